@@ -1,0 +1,16 @@
+//! Ground that knows nothing of the domain: ids, the seed tree, the clock, budgets, canonical JSON.
+
+mod budget;
+mod canonical;
+mod clock;
+mod ids;
+mod seed;
+mod snapshot;
+
+pub use budget::{Amount, BudgetError, Ledger, Resource};
+pub use canonical::{canonical_bytes, content_hash};
+pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
+pub use ids::IdError;
+pub(crate) use ids::define_id;
+pub use seed::SeedTree;
+pub use snapshot::{Entry, Snapshot, SnapshotError};

@@ -1,0 +1,1 @@
+//! Experiment files to validated values.

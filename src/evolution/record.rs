@@ -1,0 +1,250 @@
+//! What the journal keeps of a step: enough to replay the search from its beginning.
+
+use serde::{Deserialize, Serialize};
+
+use crate::archive::Niche;
+use crate::base::Amount;
+use crate::evaluation::EpisodeScore;
+use crate::harness::{GeneChange, Genome, HarnessId};
+use crate::task::{JobType, Split};
+
+/// The operators there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OperatorName {
+    /// Moves a few numbers or enums.
+    Perturb,
+    /// Adds, drops or exchanges tools.
+    Toolswap,
+    /// Takes prompt blocks from another harness of the lineage.
+    BlockSwap,
+    /// A model reads failed episodes and edits.
+    Rewrite,
+    /// Takes each gene from one of two parents.
+    Crossover,
+    /// Removes what may not pay.
+    Prune,
+}
+
+impl OperatorName {
+    /// All operators.
+    pub const ALL: [Self; 6] = [Self::Perturb, Self::Toolswap, Self::BlockSwap, Self::Rewrite, Self::Crossover, Self::Prune];
+
+    /// The name, as in SQL and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Perturb => "perturb",
+            Self::Toolswap => "toolswap",
+            Self::BlockSwap => "block_swap",
+            Self::Rewrite => "rewrite",
+            Self::Crossover => "crossover",
+            Self::Prune => "prune",
+        }
+    }
+}
+
+/// What a step sets out to do. Decided from the state after an earlier commit, so it is the same on every replay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum StepPlan {
+    /// Evaluates a seed harness on every job type.
+    Seed {
+        /// The seed.
+        harness: HarnessId,
+        /// The template it came from.
+        template: String,
+    },
+    /// Makes a child and evaluates it on one job type.
+    Child {
+        /// How.
+        operator: OperatorName,
+        /// From whom, one or two.
+        parents: Vec<HarnessId>,
+        /// For which kind of work.
+        job_type: JobType,
+    },
+    /// Evaluates a niche's holder on the validate split.
+    Confirm {
+        /// The holder.
+        harness: HarnessId,
+        /// Where.
+        niche: Niche,
+    },
+}
+
+/// What came of a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum StepResult {
+    /// Something was evaluated.
+    Evaluated {
+        /// The new harness, for `Seed` and `Child`.
+        birth: Option<Box<Birth>>,
+        /// Episodes by harness, job type and split.
+        evaluations: Vec<Evaluation>,
+        /// What the step cost beside its episodes (requests of the operator).
+        overhead: Amount,
+    },
+    /// No child came of it.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// What the step cost.
+        overhead: Amount,
+    },
+}
+
+/// Why a proposal was not evaluated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Refusal {
+    /// The child is its parent.
+    NoChange,
+    /// The lineage has the child already.
+    Duplicate {
+        /// The child.
+        harness: HarnessId,
+    },
+    /// The operator produced something that is not a harness, or that breaks a rule for edits.
+    Invalid {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The operator's model could not be reached or answered nonsense.
+    OperatorFault {
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// A new harness with its origin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Birth {
+    /// Its id.
+    pub harness: HarnessId,
+    /// Its genes.
+    pub genome: Genome,
+    /// How it differs from its first parent; empty for a seed.
+    pub diff: Vec<GeneChange>,
+    /// What the operator expects; none for a seed.
+    pub hypothesis: Option<Hypothesis>,
+}
+
+/// What the operator expects of an edit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hypothesis {
+    /// In one sentence.
+    pub text: String,
+    /// Which failures it should fix.
+    pub fixes: Vec<String>,
+    /// What it may break.
+    pub risks: Vec<String>,
+}
+
+/// Episodes of one harness on one job type and split.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// The harness.
+    pub harness: HarnessId,
+    /// The kind of work.
+    pub job_type: JobType,
+    /// The split the tasks are from.
+    pub split: Split,
+    /// Scored episodes, in the order of the evaluation schedule.
+    pub episodes: Vec<EpisodeScore>,
+    /// Episodes that stayed faulted after all attempts.
+    pub faulted: u32,
+    /// Attempts that faulted, whether or not a later one was scored.
+    pub faulted_attempts: u32,
+}
+
+/// What a committed step changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Effect {
+    /// A niche has a new holder.
+    NicheTaken {
+        /// Which.
+        niche: Niche,
+        /// By whom.
+        harness: HarnessId,
+        /// From whom.
+        previous: Option<HarnessId>,
+        /// Mean score on the search split.
+        mean: f64,
+        /// Over how many episodes.
+        episodes: u32,
+    },
+    /// A holder was confirmed on the validate split: it is an elite.
+    EliteConfirmed {
+        /// Where.
+        niche: Niche,
+        /// Who.
+        harness: HarnessId,
+        /// Solved share on the validate split.
+        rate: f64,
+        /// Lower end of its interval.
+        low: f64,
+        /// Upper end.
+        high: f64,
+        /// Over how many episodes.
+        episodes: u32,
+        /// Mean model replies per episode on the validate split.
+        mean_steps: f64,
+        /// Mean tokens per episode on the validate split.
+        mean_tokens: f64,
+        /// Mean price per episode in millionths of a US dollar.
+        mean_micro_usd: f64,
+    },
+    /// A hypothesis met what happened.
+    HypothesisJudged {
+        /// The child.
+        harness: HarnessId,
+        /// The judgement.
+        judged: JudgedHypothesis,
+    },
+}
+
+/// How a hypothesis fared: the paired difference child minus parent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct JudgedHypothesis {
+    /// Mean paired difference of scores.
+    pub difference: f64,
+    /// Lower end of its 95 % interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Pairs.
+    pub pairs: u32,
+}
+
+/// A committed step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Its number, from 0, without gaps.
+    pub step: u64,
+    /// What it set out to do.
+    pub plan: StepPlan,
+    /// What came of it.
+    pub result: StepResult,
+    /// What it changed.
+    pub effects: Vec<Effect>,
+    /// What the run has spent after it.
+    pub spent: Amount,
+}
+
+/// The journal could not be written. The run stops.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the journal cannot be written: {0}")]
+pub struct JournalError(pub String);
+
+/// Where committed steps go. A step is durable against the death of this process when `commit` returns; its cost does not depend
+/// on how many there are.
+pub trait Journal: Send {
+    /// Appends one step; steps come in order.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn commit(&mut self, record: &StepRecord) -> Result<(), JournalError>;
+}

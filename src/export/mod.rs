@@ -1,0 +1,1 @@
+//! Trajectories out, one file per format.

@@ -1,0 +1,8 @@
+//! Task synthesis: workflows, and the checks a task must survive before it is used.
+
+mod code;
+mod data;
+mod shell;
+mod workflow;
+
+pub use workflow::{ForgeError, Workflow, workflows};

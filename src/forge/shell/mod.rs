@@ -1,0 +1,6 @@
+//! Workflows of the job type `shell`.
+
+use super::Workflow;
+
+/// The workflows.
+pub(super) const WORKFLOWS: &[Workflow] = &[];

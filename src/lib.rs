@@ -1,0 +1,20 @@
+#![doc = include_str!("ARCHITECTURE.md")]
+
+pub mod archive;
+pub mod base;
+pub mod cli;
+pub mod config;
+pub mod environment;
+pub mod episode;
+pub mod evaluation;
+pub mod evolution;
+pub mod export;
+pub mod forge;
+pub mod harness;
+pub mod lineage;
+pub mod model;
+pub mod report;
+pub mod sandbox;
+pub mod store;
+pub mod task;
+pub mod trajectory;

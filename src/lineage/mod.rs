@@ -1,0 +1,1 @@
+//! The append-only, acyclic graph of harnesses.

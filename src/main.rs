@@ -1,0 +1,3 @@
+//! The `harness-evo` program.
+
+fn main() {}

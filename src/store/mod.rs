@@ -1,0 +1,1 @@
+//! SQLite and content-addressed blobs.

@@ -1,0 +1,11 @@
+//! Tasks as data: instruction, initial state, limits, check and reference solution.
+
+mod act;
+mod check;
+mod spec;
+mod split;
+
+pub use act::{Act, ActCall, ActRole, Variant};
+pub use check::{Check, CheckItem, ItemResult, Probe, Stake, Verdict};
+pub use spec::{JobType, NameError, SkillName, Task, TaskBody, TaskError, TaskId, TaskLimits};
+pub use split::{SealedTask, SearchTask, Split, SplitTasks, ValidateTask};
