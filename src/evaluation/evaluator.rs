@@ -238,8 +238,10 @@ fn scored(key: &EpisodeKey, played: &Played, lost: Amount) -> Option<EpisodeScor
         seed: key.seed,
         score,
         steps: played.trajectory.steps(),
-        tokens: played.trajectory.total_usage().total() + lost.tokens,
-        micro_usd: played.micro_usd + lost.micro_usd,
+        tokens: played.trajectory.total_usage().total(),
+        micro_usd: played.micro_usd,
+        lost_tokens: lost.tokens,
+        lost_micro_usd: lost.micro_usd,
         shell_calls: played.shell_calls,
         gui_calls: played.gui_calls,
     })
