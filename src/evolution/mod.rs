@@ -1,9 +1,25 @@
 //! The search: propose, evaluate, admit, record.
 
+mod decide;
+mod draft;
+mod driver;
 mod event;
+mod operators;
+mod population;
 mod record;
+mod rewriter;
+mod search;
+mod settings;
 
+pub use decide::REWRITE_TOKENS;
+pub use draft::{Draft, RewriteBrief, Track, Work};
+pub use driver::{DriveEnd, DriveError, StopSignals, drive};
 pub use event::RunEvent;
+pub use operators::{Offspring, birth, make};
+pub use population::{Member, Population, pair, summarise};
 pub use record::{
     Birth, Effect, Evaluation, Hypothesis, Journal, JournalError, JudgedHypothesis, OperatorName, Refusal, StepPlan, StepRecord, StepResult,
 };
+pub use rewriter::{Rewriter, Rewritten};
+pub use search::{Phase, Search, SearchError, SearchSpace, elite};
+pub use settings::SearchSettings;
