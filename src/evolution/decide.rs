@@ -118,7 +118,9 @@ impl Search {
     fn is_unconfirmed(&self, niche: &Niche, holder: &Holder) -> bool {
         let member = self.population.get(holder.harness);
         let confirmed = member.is_some_and(|member| !member.scores(&niche.job_type, Split::Validate).is_empty());
-        holder.mean > 0.0 && !confirmed && !self.confirming.iter().any(|(open, id)| *id == holder.harness && open.job_type == niche.job_type)
+        holder.mean > 0.0
+            && !confirmed
+            && !self.confirming.iter().any(|(open, id)| *id == holder.harness && open.job_type == niche.job_type)
     }
 
     fn decide_confirmation(&mut self, niche: Niche, id: HarnessId) -> bool {
@@ -195,7 +197,8 @@ impl Search {
     }
 
     fn draft_rewrite(&self, parent: std::sync::Arc<Harness>, job_type: &JobType, track: super::draft::Track, seed: u64) -> Work {
-        let failures: Vec<_> = track.rival.iter().filter(|score| !score.passed()).map(|score| (score.task, score.seed)).take(FAILURES_SHOWN).collect();
+        let failures: Vec<_> =
+            track.rival.iter().filter(|score| !score.passed()).map(|score| (score.task, score.seed)).take(FAILURES_SHOWN).collect();
         if failures.is_empty() {
             return Work::Refuse(Refusal::Invalid { reason: "the parent has no failed episode to learn from".to_owned() });
         }

@@ -72,4 +72,3 @@ pub struct Track {
     /// The parent's scores on the same pairings; empty when nothing is to be given up.
     pub rival: Vec<EpisodeScore>,
 }
-

@@ -62,8 +62,7 @@ pub async fn drive(
     let mut running: JoinSet<(u64, Result<StepResult, EvaluationError>)> = JoinSet::new();
     let mut draining = signals.drain.is_cancelled();
     loop {
-        while !draining {
-            let Some(draft) = search.ask() else { break };
+        while let Some(draft) = if draining { None } else { search.ask() } {
             let evaluator = Arc::clone(evaluator);
             let rewriter = Arc::clone(rewriter);
             running.spawn(async move { (draft.step, carry_out(draft, &evaluator, rewriter.as_ref()).await) });
@@ -83,7 +82,13 @@ pub async fn drive(
                 StepResult::Evaluated { .. } => None,
             };
             // A reporter that went away does not stop the run.
-            let _ = events.send(RunEvent::StepCommitted { step: record.step, plan: record.plan, refused, effects: record.effects, spent: record.spent });
+            let _ = events.send(RunEvent::StepCommitted {
+                step: record.step,
+                plan: record.plan,
+                refused,
+                effects: record.effects,
+                spent: record.spent,
+            });
         }
     }
     Ok(if draining { DriveEnd::Drained } else { DriveEnd::Complete })
@@ -98,7 +103,8 @@ async fn carry_out(draft: Draft, evaluator: &Evaluator, rewriter: &dyn Rewriter)
             match rewritten.child {
                 Err(refusal) => Ok(StepResult::Refused { refusal, overhead: rewritten.overhead }),
                 Ok((birth, child)) if child.genome().limits.tokens > brief.token_limit => {
-                    let reason = format!("`limits.tokens` of {} is more than twice that of {}", birth.harness.short(), brief.parent.id().short());
+                    let reason =
+                        format!("`limits.tokens` of {} is more than twice that of {}", birth.harness.short(), brief.parent.id().short());
                     Ok(StepResult::Refused { refusal: Refusal::Invalid { reason }, overhead: rewritten.overhead })
                 }
                 Ok((birth, child)) => evaluate(&Arc::new(child), Some(Box::new(birth)), &[track], evaluator, rewritten.overhead).await,

@@ -10,6 +10,8 @@ mod record;
 mod rewriter;
 mod search;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use decide::REWRITE_TOKENS;
 pub use draft::{Draft, RewriteBrief, Track, Work};

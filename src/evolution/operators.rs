@@ -146,8 +146,8 @@ fn swap_block(parent: &Harness, library: &BlockLibrary, rng: &mut ChaCha8Rng) ->
 fn cross(parent: &Harness, mate: Option<&Harness>, rng: &mut ChaCha8Rng) -> Result<Offspring, String> {
     let Some(mate) = mate else { return Err("a crossover needs two parents".to_owned()) };
     let share = 0.2 + 0.4 * rng.random::<f64>();
-    let harness =
-        crossover(parent, mate, |_| if rng.random::<f64>() < share { Side::Second } else { Side::First }).map_err(|error| broken(&error))?;
+    let harness = crossover(parent, mate, |_| if rng.random::<f64>() < share { Side::Second } else { Side::First })
+        .map_err(|error| broken(&error))?;
     let text = format!("genes of {} bring what {} lacks", mate.id().short(), parent.id().short());
     Ok(Offspring { harness, hypothesis: expect(text, &["failures the second parent does not have"], &["genes that only work together"]) })
 }

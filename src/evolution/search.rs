@@ -49,7 +49,9 @@ pub enum SearchError {
     #[error("step {0} is not open")]
     NotOpen(u64),
     /// A recorded step differs from what this search decides: another experiment, version or set of tasks.
-    #[error("step {step} of the journal was `{recorded}`, but this experiment decides `{decided}`: the run was made with other settings, tasks or another version")]
+    #[error(
+        "step {step} of the journal was `{recorded}`, but this experiment decides `{decided}`: the run was made with other settings, tasks or another version"
+    )]
     Diverged {
         /// Which step.
         step: u64,
@@ -482,7 +484,8 @@ impl Search {
     /// A track over the first `episodes` pairings of a job type's search split.
     pub(super) fn search_track(&self, job_type: &JobType, rival: Vec<EpisodeScore>) -> Track {
         let count = |episodes: u32| usize::try_from(episodes).unwrap_or(usize::MAX);
-        let pairings = self.schedules.get(job_type).map_or_else(Vec::new, |schedule| schedule.pairs(0, count(self.settings.full_episodes())));
+        let pairings =
+            self.schedules.get(job_type).map_or_else(Vec::new, |schedule| schedule.pairs(0, count(self.settings.full_episodes())));
         let stages = self.settings.stages.iter().map(|episodes| count(*episodes)).collect();
         Track { job_type: job_type.clone(), split: Split::Search, pairings, stages, rival }
     }
