@@ -3,10 +3,14 @@
 mod decide;
 mod draft;
 mod driver;
+mod edit;
 mod event;
+mod finale;
+mod model_rewriter;
 mod operators;
 mod population;
 mod record;
+mod rewrite;
 mod rewriter;
 mod search;
 mod settings;
@@ -17,6 +21,8 @@ pub use decide::REWRITE_TOKENS;
 pub use draft::{Draft, RewriteBrief, Track, Work};
 pub use driver::{DriveEnd, DriveError, StopSignals, drive};
 pub use event::RunEvent;
+pub use model_rewriter::ModelRewriter;
+pub use finale::{Baseline, Comparison, ComparisonRow, FinaleError, FinaleSettings, Role, compare, comparison_episodes};
 pub use operators::{Offspring, birth, make};
 pub use population::{Member, Population, pair, summarise};
 pub use record::{

@@ -95,6 +95,8 @@ pub struct Search {
     ready: VecDeque<Draft>,
     // Episodes that were paid for: a second step that needs one gets it free.
     charged: BTreeSet<(HarnessId, TaskId, u64)>,
+    // Episodes that were paid for, by job type.
+    episodes: BTreeMap<JobType, u64>,
 }
 
 impl Search {
@@ -142,6 +144,7 @@ impl Search {
             arrived: BTreeMap::new(),
             ready: VecDeque::new(),
             charged: BTreeSet::new(),
+            episodes: BTreeMap::new(),
         };
         search.decide();
         Ok(search)
@@ -238,6 +241,12 @@ impl Search {
         &self.space
     }
 
+    /// Episodes paid for on a job type, search and confirmation together.
+    #[must_use]
+    pub fn episodes_on(&self, job_type: &JobType) -> u64 {
+        self.episodes.get(job_type).copied().unwrap_or(0)
+    }
+
     /// The validate schedule of a job type.
     #[must_use]
     pub fn validation(&self, job_type: &JobType) -> Option<&Schedule> {
@@ -317,6 +326,7 @@ impl Search {
                 for score in &evaluation.episodes {
                     if self.charged.insert((evaluation.harness, score.task, score.seed)) {
                         cost = cost.plus(price(score));
+                        *self.episodes.entry(evaluation.job_type.clone()).or_default() += 1;
                     }
                 }
             }
