@@ -37,5 +37,5 @@ pub use genome::{
 pub use perturb::{PerturbError, neighbours, perturb, perturb_value};
 pub use render::{PROMPT_VARIABLES, PromptContext, RenderError};
 pub use schema::json_schema;
-pub use spec::{SpecError, Template, builtin, embedded, load, parse};
+pub use spec::{SpecError, Template, builtin, embedded, embedded_files, load, parse};
 pub use write::{to_toml, to_toml_named};

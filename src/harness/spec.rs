@@ -63,6 +63,19 @@ pub fn embedded(path: &str) -> Option<&'static str> {
     TEMPLATES.get_file(path).and_then(include_dir::File::contents_utf8)
 }
 
+/// All text files of `harness_templates/` with their paths there, by path: what `init` writes out.
+#[must_use]
+pub fn embedded_files() -> Vec<(&'static str, &'static str)> {
+    let mut files = Vec::new();
+    let mut folders = vec![&TEMPLATES];
+    while let Some(folder) = folders.pop() {
+        folders.extend(folder.dirs());
+        files.extend(folder.files().filter_map(|file| Some((file.path().to_str()?, file.contents_utf8()?))));
+    }
+    files.sort_unstable();
+    files
+}
+
 /// The embedded seeds: `minimal`, `shell-first`, `gui-first`, `careful`, `coder`, `hybrid`, `analyst`.
 ///
 /// # Errors

@@ -208,6 +208,29 @@ fn a_file_names_its_template_and_what_is_missing_has_its_default() {
 }
 
 #[test]
+fn a_file_is_read_within_bounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.toml");
+    let error = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        load(&file).unwrap_err().to_string()
+    };
+    assert!(error(b"# \xff").contains("mine.toml: cannot be read"));
+    assert!(error(&vec![b'#'; (1 << 20) + 1]).contains("larger than 1048576 bytes"));
+    assert!(error("a = [".repeat(10_000).as_bytes()).contains("mine.toml:1: "));
+    assert!(load(dir.path()).is_err());
+    std::fs::write(&file, embedded("coder.toml").unwrap()).unwrap();
+    assert_eq!(load(&file).unwrap(), builtin().unwrap()[4]);
+}
+
+#[test]
+fn every_embedded_seed_can_be_written_out() {
+    let files: BTreeMap<&str, &str> = embedded_files().into_iter().collect();
+    assert!(builtin().unwrap().iter().all(|seed| files.contains_key(format!("{}.toml", seed.name).as_str())));
+    assert_eq!(files.get("blocks.toml").copied(), embedded("blocks.toml"));
+}
+
+#[test]
 fn a_difference_reads_as_what_changed() {
     let base = builtin().unwrap().remove(0).harness;
     let role = base.genome().prompt.role.replace("Linux", "Debian");
