@@ -41,14 +41,14 @@ impl Refusal {
             .or_else(|| value.get("error").and_then(Value::as_str))
             .or_else(|| text("detail"))
             .map_or_else(|| excerpt(body), excerpt);
-        let code = text("code").or_else(|| text("type")).unwrap_or_default().to_owned();
+        let code = text("code").or_else(|| text("type")).unwrap_or_default().chars().take(60).collect();
         // Gateways report the status of the model behind them as a number in `code`.
         let reported = inner.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
         let status = match reported {
             Some(code @ 400..=599) if (200..300).contains(&status) => code,
             _ => status,
         };
-        Self { status, code: excerpt(&code), message }
+        Self { status, code, message }
     }
 
     /// Whether the request does not fit the model's context (or the server's limit for bodies).
