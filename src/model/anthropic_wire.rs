@@ -6,7 +6,7 @@ use super::anthropic::ThinkingMemory;
 use super::blobs::base64_of;
 use super::endpoint::EndpointConfig;
 use super::openai_reply::count;
-use super::usage::{estimate_message, estimate_request};
+use super::usage::{estimate_message, estimate_request, outgrows};
 use super::{Blobs, ChatReply, ChatRequest, ModelError, StopReason, ToolChoice};
 use crate::trajectory::{ContentPart, Message, Role, ToolCall, Usage};
 
@@ -144,6 +144,9 @@ pub(super) fn parse_reply(answer: &Value, request: &ChatRequest) -> Result<ChatR
     let content = if text.is_empty() { Vec::new() } else { vec![ContentPart::Text { text }] };
     let reasoning = Some(reasoning).filter(|thought| !thought.is_empty());
     let message = Message { role: Role::Assistant, content, reasoning, tool_calls, tool_call_id: None };
+    if outgrows(&message, request) {
+        return Err("it is far longer than the request allows");
+    }
     let usage = usage(answer.get("usage"), &message, request);
     Ok(ChatReply { message, usage, stop, logprobs: Vec::new(), prompt_token_ids: Vec::new(), completion_token_ids: Vec::new() })
 }

@@ -265,7 +265,7 @@ pub fn connect(config: &EndpointConfig, api_key: Option<Secret>, blobs: Arc<dyn 
 mod tests {
     use super::*;
 
-    pub(crate) fn config(base_url: &str) -> EndpointConfig {
+    fn config(base_url: &str) -> EndpointConfig {
         serde_json::from_value(json!({"kind": "openai", "base_url": base_url, "model": "probe"})).unwrap()
     }
 

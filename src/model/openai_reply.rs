@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::usage::{estimate_message, estimate_request};
+use super::usage::{estimate_message, estimate_request, outgrows};
 use super::{ChatReply, ChatRequest, StopReason, TokenLogprob};
 use crate::trajectory::{ContentPart, Message, Role, ToolCall, Usage};
 
@@ -14,6 +14,9 @@ pub(super) fn parse_reply(answer: &Value, request: &ChatRequest) -> Result<ChatR
     let choice = answer.get("choices").and_then(|choices| choices.get(0)).ok_or("no choices")?;
     let wire = choice.get("message").and_then(Value::as_object).ok_or("no message in the first choice")?;
     let message = message(wire, request);
+    if outgrows(&message, request) {
+        return Err("it is far longer than the request allows");
+    }
     let usage = usage(answer.get("usage"), &message, request);
     let stop = stop_reason(choice.get("finish_reason").and_then(Value::as_str), &message);
     let ids = |holder: &Value, field: &str| holder.get(field).map(token_ids).unwrap_or_default();

@@ -94,13 +94,11 @@ fn wire_part(part: &ContentPart, blobs: &dyn Blobs) -> Result<Value, ModelError>
 }
 
 fn assistant(message: &Message, reasoning: PastReasoning) -> Value {
-    let text = message.joined_text();
     let mut wire = Map::new();
     wire.insert("role".to_owned(), json!("assistant"));
-    if message.tool_calls.is_empty() {
-        wire.insert("content".to_owned(), json!(text));
-    } else {
-        wire.insert("content".to_owned(), if text.is_empty() { Value::Null } else { json!(text) });
+    // Beside calls, null would do for OpenAI; llama-cpp-python refuses it, and templates print it.
+    wire.insert("content".to_owned(), json!(message.joined_text()));
+    if !message.tool_calls.is_empty() {
         let calls = message.tool_calls.iter().map(|call| {
             let function = json!({"name": call.name, "arguments": sendable_arguments(&call.arguments)});
             json!({"id": call.id, "type": "function", "function": function})

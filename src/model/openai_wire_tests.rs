@@ -70,7 +70,7 @@ fn a_conversation_with_calls_and_a_picture_is_written_as_the_interface_wants_it(
         json!([
             {"role": "system", "content": "rules"},
             {"role": "user", "content": "go"},
-            {"role": "assistant", "content": null, "tool_calls": [
+            {"role": "assistant", "content": "", "tool_calls": [
                 {"id": "c1", "type": "function", "function": function(r#"{"command":"ls"}"#)},
                 {"id": "c2", "type": "function", "function": function(r#"{"malformed_arguments":"{broken"}"#)},
             ]},
@@ -205,4 +205,15 @@ fn logprobs_and_token_ids_are_kept() {
     }));
     assert!(older.completion_token_ids.is_empty());
     assert_eq!(older.logprobs.len(), 1);
+}
+
+#[test]
+fn a_reply_far_beyond_the_limit_is_refused() {
+    let sized = |bytes: usize| {
+        let answer = json!({"choices": [{"message": {"content": "x".repeat(bytes)}}]});
+        parse_reply(&answer, &request(Vec::new())).is_ok()
+    };
+    // 64 tokens of at most 64 bytes, and 64 KiB.
+    assert!(sized(69_632));
+    assert!(!sized(69_633));
 }

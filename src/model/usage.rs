@@ -46,6 +46,29 @@ pub fn estimate_request(request: &ChatRequest) -> u64 {
     messages + tools
 }
 
+/// Bytes of text and calls that one token may stand for: the longest tokens of common vocabularies are runs of 128 spaces, but no
+/// text consists of them alone.
+const MOST_BYTES_PER_TOKEN: u64 = 64;
+
+/// Bytes that any reply may have, for servers that round their limit up.
+const FREE_BYTES: u64 = 64 * 1024;
+
+/// Whether `message` is longer than `request` allows a reply to be: then the server ignores the limit, and what it sent must not enter
+/// the next prompt. Reasoning is not counted, since some endpoints do not count it either.
+pub(super) fn outgrows(message: &Message, request: &ChatRequest) -> bool {
+    let text: usize = message
+        .content
+        .iter()
+        .map(|part| match part {
+            ContentPart::Text { text } => text.len(),
+            ContentPart::Image { .. } => 0,
+        })
+        .sum();
+    let calls: usize = message.tool_calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len()).sum();
+    let most = u64::from(request.sampling.max_output_tokens) * MOST_BYTES_PER_TOKEN + FREE_BYTES;
+    (text + calls) as u64 > most
+}
+
 /// The price of `usage` in millionths of a US dollar, rounded up. `price` is per million prompt, cached prompt and
 /// completion tokens, as [`super::LanguageModel::price`] gives it.
 #[must_use]
