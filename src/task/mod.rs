@@ -2,10 +2,13 @@
 
 mod act;
 mod check;
+mod probe;
 mod spec;
 mod split;
 
 pub use act::{Act, ActCall, ActRole, Variant};
 pub use check::{Check, CheckItem, ItemResult, Probe, Stake, Verdict};
+pub use probe::Finding;
+pub(crate) use probe::shorten;
 pub use spec::{JobType, NameError, SkillName, Task, TaskBody, TaskError, TaskId, TaskLimits};
 pub use split::{SealedTask, SearchTask, Split, SplitTasks, ValidateTask};
