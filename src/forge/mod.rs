@@ -3,6 +3,8 @@
 mod code;
 mod data;
 mod shell;
+mod validation;
 mod workflow;
 
+pub use validation::{Problem, TaskReport, validate_all, validate_task};
 pub use workflow::{ForgeError, Workflow, workflows};
