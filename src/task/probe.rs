@@ -59,9 +59,25 @@ impl Probe {
         })
     }
 
+    /// The kind of probe, as a TOML key.
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::FileExists { .. } => "file_exists",
+            Self::FileAbsent { .. } => "file_absent",
+            Self::FileEquals { .. } => "file_equals",
+            Self::FileContains { .. } => "file_contains",
+            Self::FileMatches { .. } => "file_matches",
+            Self::JsonEquals { .. } => "json_equals",
+            Self::LinesEqual { .. } => "lines_equal",
+            Self::FileMode { .. } => "file_mode",
+            Self::LinkEquals { .. } => "link_equals",
+            Self::Command { .. } => "command",
+        }
+    }
+
     /// Refuses a probe that could never be decided: a path outside the workspace, a bad expression, a bad mode.
     pub(super) fn validate(&self, part: &str) -> Result<(), TaskError> {
-        let fail = |key: &str, reason: String| Err(TaskError::Part { part: format!("{part}.{key}"), reason });
+        let fail = |key: &str, reason: String| Err(TaskError::Part { part: format!("{part}.{}.{key}", self.kind()), reason });
         let path = match self {
             Self::FileExists { path }
             | Self::FileAbsent { path }
