@@ -2,7 +2,9 @@
 
 mod code;
 mod data;
+mod draft;
 mod shell;
+mod vocabulary;
 mod workflow;
 
 pub use workflow::{ForgeError, Workflow, workflows};
