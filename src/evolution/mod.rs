@@ -3,7 +3,6 @@
 mod event;
 mod record;
 
+pub use crate::lineage::{Birth, Hypothesis, JudgedHypothesis, OperatorName};
 pub use event::RunEvent;
-pub use record::{
-    Birth, Effect, Evaluation, Hypothesis, Journal, JournalError, JudgedHypothesis, OperatorName, Refusal, StepPlan, StepRecord, StepResult,
-};
+pub use record::{Effect, Evaluation, Journal, JournalError, Refusal, StepPlan, StepRecord, StepResult};
