@@ -158,9 +158,8 @@ impl Archive {
         let mut best: Option<(&Niche, &Elite)> = None;
         for (niche, cell) in &self.cells {
             let Some(elite) = cell.elite.as_ref().filter(|_| niche.job_type == *job_type) else { continue };
-            let wins = best.is_none_or(|(_, held)| {
-                elite.low.total_cmp(&held.low).then(held.mean_tokens.total_cmp(&elite.mean_tokens)).is_gt()
-            });
+            let wins =
+                best.is_none_or(|(_, held)| elite.low.total_cmp(&held.low).then(held.mean_tokens.total_cmp(&elite.mean_tokens)).is_gt());
             if wins {
                 best = Some((niche, elite));
             }

@@ -17,6 +17,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use crate::lineage::{Birth, Hypothesis, JudgedHypothesis, OperatorName};
 pub use decide::REWRITE_TOKENS;
 pub use draft::{Draft, RewriteBrief, Track, Work};
 pub use driver::{DriveEnd, DriveError, StopSignals, drive};
@@ -25,9 +26,7 @@ pub use model_rewriter::ModelRewriter;
 pub use finale::{Baseline, Comparison, ComparisonRow, FinaleError, FinaleSettings, Role, compare, comparison_episodes};
 pub use operators::{Offspring, birth, make};
 pub use population::{Member, Population, pair, summarise};
-pub use record::{
-    Birth, Effect, Evaluation, Hypothesis, Journal, JournalError, JudgedHypothesis, OperatorName, Refusal, StepPlan, StepRecord, StepResult,
-};
+pub use record::{Effect, Evaluation, Journal, JournalError, Refusal, StepPlan, StepRecord, StepResult};
 pub use rewriter::{Rewriter, Rewritten};
 pub use search::{Phase, Search, SearchError, SearchSpace, elite};
 pub use settings::SearchSettings;
