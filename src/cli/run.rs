@@ -111,7 +111,7 @@ async fn prove_tasks(session: &Session, output: &Output) -> Result<(), Failure> 
         return Ok(());
     }
     output.note(&format!("proving {} tasks: reference solutions pass, doing nothing and broken solutions fail", tasks.len()));
-    tasks_check::prove(tasks, session.sandbox.as_ref(), &experiment.sandbox.policy, output).await
+    tasks_check::prove(tasks, &session.sandbox, &experiment.sandbox.policy, output).await
 }
 
 async fn play(session: &Session, store: &RunStore, folder: &Path, output: &Output) -> Result<(), Failure> {

@@ -15,6 +15,7 @@ mod openai_reply;
 mod openai_wire;
 mod reachability;
 mod recording;
+pub mod rehearsal;
 mod refusal;
 mod retry;
 mod retry_after;
