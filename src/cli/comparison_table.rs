@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::evaluation::Interval;
 use crate::evolution::{Comparison, ComparisonRow, FinaleError, Role, Search};
@@ -26,7 +27,7 @@ pub(super) fn render(search: &Search, comparison: &Comparison, simulated: bool, 
 
 fn table(rows: &[&ComparisonRow]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["", "harness", "solved", "95 % interval", "gain over seed", "n", "steps", "tokens", "usd"]);
     for row in rows {
         table.add_row([

@@ -11,12 +11,12 @@ use super::models::OpenedModel;
 use crate::config::Experiment;
 use crate::evaluation::{Attempts, EvaluationError, Evaluator, ModelPlayer};
 use crate::evolution::{
-    Comparison, DriveEnd, DriveError, FinaleError, ModelRewriter, Rewriter, RunEvent, Search, SearchSpace, StopSignals, compare, drive,
+    Comparison, ComparisonRow, DriveEnd, DriveError, FinaleError, ModelRewriter, Rewriter, Role, RunEvent, Search, SearchSpace, StopSignals, compare, drive,
 };
 use crate::report::Reporter;
 use crate::sandbox::Sandbox;
-use crate::store::RunStore;
-use crate::task::SplitTasks;
+use crate::store::{ReportRole, ReportRow, RunStore};
+use crate::task::{Split, SplitTasks};
 
 /// Everything a run needs beside its folder.
 pub(super) struct Session {
@@ -153,7 +153,7 @@ fn replay(search: &mut Search, store: &RunStore) -> Result<u64, Failure> {
     let fail = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Run, error);
     let reader = store.reader().map_err(|error| fail(&error))?;
     let mut count = 0;
-    for record in reader.steps().map_err(|error| fail(&error))? {
+    for record in reader.steps() {
         let record = record.map_err(|error| fail(&error))?;
         search.replay(&record).map_err(|error| fail(&error))?;
         count += 1;
@@ -162,7 +162,8 @@ fn replay(search: &mut Search, store: &RunStore) -> Result<u64, Failure> {
 }
 
 fn settle(comparison: Comparison, search: Search, store: &RunStore, signals: &StopSignals) -> Result<SessionEnd, Failure> {
-    store.write_report(&comparison.rows).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
+    let rows: Vec<ReportRow> = comparison.rows.iter().filter_map(report_row).collect();
+    store.write_report(&rows).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
     match &comparison.cut_short {
         Some(FinaleError::Evaluation(EvaluationError::Cancelled)) if signals.abort.is_cancelled() => {
             Err(Failure::new(FailureKind::Interrupted, "stopped at once; what was played is kept"))
@@ -171,6 +172,28 @@ fn settle(comparison: Comparison, search: Search, store: &RunStore, signals: &St
         Some(FinaleError::Evaluation(error)) => Err(Failure::from_error(FailureKind::Other, error)),
         Some(FinaleError::Budget(_)) | None => Ok(SessionEnd::Complete(Box::new(search), comparison)),
     }
+}
+
+fn report_row(row: &ComparisonRow) -> Option<ReportRow> {
+    let role = match row.role {
+        Role::Seed => ReportRole::Seed,
+        Role::Elite => ReportRole::Elite,
+        Role::Baseline => ReportRole::Baseline,
+        Role::OtherElite => return None,
+    };
+    Some(ReportRow {
+        job_type: row.job_type.clone(),
+        split: Split::Validate,
+        role,
+        harness: row.harness,
+        rate: row.rate.mean,
+        low: row.rate.low,
+        high: row.rate.high,
+        episodes: row.episodes,
+        mean_steps: row.mean_steps,
+        mean_tokens: row.mean_tokens,
+        mean_micro_usd: row.mean_micro_usd,
+    })
 }
 
 fn drive_failure(error: &DriveError, folder: &Path) -> Failure {
