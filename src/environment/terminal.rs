@@ -200,7 +200,23 @@ fn result(output: CommandOutput, time: CallTime, output_bytes: usize) -> ToolRes
         CommandEnd::Killed(reason) => Some(format!("[everything was killed: {reason}]")),
     };
     let failed = !matches!(output.end, CommandEnd::Exited(0) | CommandEnd::ShellEnded(0));
-    let gap =
-        (output.omitted_bytes > 0).then(|| Gap { at: output.text.floor_char_boundary(output_bytes / 2), bytes: output.omitted_bytes });
-    ToolResult { text: output.text, gap, status, failed }
+    let (text, gap) = without_mark(output, output_bytes);
+    ToolResult { text, gap, status, failed }
+}
+
+/// The text as it was printed and where bytes are missing in it. A sandbox marks the place with a line of its own; that line would stand
+/// in the way of the harness's own cut, which counts these bytes with its own.
+fn without_mark(output: CommandOutput, output_bytes: usize) -> (String, Option<Gap>) {
+    let bytes = output.omitted_bytes;
+    if bytes == 0 {
+        return (output.text, None);
+    }
+    let mark = format!("\n[... {bytes} bytes left out ...]\n");
+    match output.text.split_once(&mark) {
+        Some((head, tail)) => ([head, tail].concat(), Some(Gap { at: head.len(), bytes })),
+        None => {
+            let at = output.text.floor_char_boundary(output_bytes / 2);
+            (output.text, Some(Gap { at, bytes }))
+        }
+    }
 }
