@@ -226,7 +226,7 @@ impl Turn<'_> {
         self.after_malformed(repair).await
     }
 
-    async fn after_malformed(&self, repair: Option<Repair<'_>>) -> Result<(), Stop> {
+    async fn after_malformed(&mut self, repair: Option<Repair<'_>>) -> Result<(), Stop> {
         match repair {
             Some(repair) => {
                 self.pause(repair, "malformed_reply").await;

@@ -7,11 +7,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::prompt::system_prompt;
 use super::stop::{EpisodeClock, Stop};
-use super::tokens::micro_usd;
 use super::turn::{Tally, Turn};
 use crate::environment::{Terminal, check, tool_schemas};
-use crate::harness::Harness;
-use crate::model::LanguageModel;
+use crate::harness::{Harness, PromptContext};
+use crate::model::{LanguageModel, micro_usd};
 use crate::sandbox::{Policy, Sandbox};
 use crate::task::Task;
 use crate::trajectory::{Boundary, Ending, Fault, Message, Outcome, Timing, Trajectory, Usage};
@@ -94,7 +93,7 @@ async fn play_out(episode: &Episode<'_>) -> Played {
         usage: tally.usage,
         outcome,
     };
-    let micro_usd = micro_usd(spent, episode.model.price());
+    let micro_usd = micro_usd(episode.model.price(), spent);
     Played { trajectory, timing, micro_usd, shell_calls: tally.shell_calls, gui_calls: tally.gui_calls }
 }
 
@@ -121,8 +120,10 @@ async fn play_turn(episode: &Episode<'_>, remains: &mut Remains) -> Result<(Term
     remains.sandbox += began.elapsed();
     let terminal = terminal.map_err(|error| Fault { boundary: Boundary::Sandbox, message: error.to_string() })?;
     let tools = tool_schemas(genome);
-    let prompt = system_prompt(episode.harness, terminal.workspace(), episode.task.job_type().as_str(), seconds, &tools)
-        .map_err(|message| Fault { boundary: Boundary::Harness, message })?;
+    let context =
+        PromptContext { seconds_limit: seconds, ..PromptContext::of(genome, terminal.workspace(), episode.task.job_type().as_str()) };
+    let prompt = system_prompt(episode.harness, &context, &tools)
+        .map_err(|error| Fault { boundary: Boundary::Harness, message: error.to_string() })?;
     let mut turn = Turn::new(episode, terminal, prompt, tools, EpisodeClock::new(seconds));
     let stop = turn.play().await;
     remains.messages = turn.conversation.transcript();

@@ -1,24 +1,15 @@
 //! The system prompt: the harness's blocks, the text protocol where calls are written as text, and the scratchpad.
 
-use minijinja::{Environment, UndefinedBehavior, context};
-
-use crate::harness::{CallForm, Genome, Harness, Scratchpad};
+use crate::harness::{CallForm, Harness, PromptContext, RenderError, Scratchpad};
 use crate::trajectory::ToolSchema;
 
 /// The system prompt without the scratchpad.
 ///
 /// # Errors
 /// When a block does not render: a fault of the harness.
-pub(super) fn system_prompt(
-    harness: &Harness,
-    workspace: &str,
-    job_type: &str,
-    seconds: u32,
-    tools: &[ToolSchema],
-) -> Result<String, String> {
-    let genome = harness.genome();
-    let mut parts = vec![blocks(genome, workspace, job_type, seconds, tools)?];
-    if genome.protocol.calls == CallForm::Text && !tools.is_empty() {
+pub(super) fn system_prompt(harness: &Harness, context: &PromptContext, tools: &[ToolSchema]) -> Result<String, RenderError> {
+    let mut parts = vec![harness.render_prompt(context)?];
+    if harness.genome().protocol.calls == CallForm::Text && !tools.is_empty() {
         parts.push(text_protocol(tools));
     }
     parts.retain(|part| !part.is_empty());
@@ -32,26 +23,6 @@ pub(super) fn with_notes(prompt: &str, scratchpad: Scratchpad, notes: &str) -> S
     }
     let gap = if prompt.is_empty() { "" } else { "\n\n" };
     format!("{prompt}{gap}Your notes:\n{}", notes.trim_end())
-}
-
-fn blocks(genome: &Genome, workspace: &str, job_type: &str, seconds: u32, tools: &[ToolSchema]) -> Result<String, String> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    let context = context! {
-        tools => tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>(),
-        workspace, job_type,
-        step_limit => genome.limits.steps, token_limit => genome.limits.tokens, seconds_limit => seconds,
-        helpers => genome.provisioning.keys().cloned().collect::<Vec<_>>(),
-    };
-    let blocks = &genome.prompt;
-    let mut rendered = Vec::new();
-    for block in [&blocks.role, &blocks.routing, &blocks.planning, &blocks.verification, &blocks.recovery, &blocks.output_form] {
-        let text = environment.render_str(block, context.clone()).map_err(|error| error.to_string())?;
-        if !text.trim().is_empty() {
-            rendered.push(text.trim().to_owned());
-        }
-    }
-    Ok(rendered.join("\n\n"))
 }
 
 /// The tools and how to call them, in the form many open models are trained on.
@@ -74,7 +45,7 @@ fn text_protocol(tools: &[ToolSchema]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::PromptBlocks;
+    use crate::harness::{Genome, PromptBlocks};
 
     fn harness(role: &str, output_form: &str, calls: CallForm) -> Harness {
         let mut genome = Genome {
@@ -86,8 +57,9 @@ mod tests {
         Harness::new(genome).unwrap()
     }
 
-    fn prompt(harness: &Harness) -> Result<String, String> {
-        system_prompt(harness, "/home/agent", "data", 60, &crate::environment::tool_schemas(harness.genome()))
+    fn prompt(harness: &Harness) -> Result<String, RenderError> {
+        let context = PromptContext { seconds_limit: 60, ..PromptContext::of(harness.genome(), "/home/agent", "data") };
+        system_prompt(harness, &context, &crate::environment::tool_schemas(harness.genome()))
     }
 
     #[test]

@@ -4,12 +4,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::repair::Streak;
 use super::stop::{EpisodeClock, Stop};
 use crate::base::SeedTree;
-use crate::harness::RetryRule;
-use crate::model::{ChatReply, ChatRequest, LanguageModel, ModelError};
+use crate::harness::{Backoff, RetryRule};
+use crate::model::{
+    ChatReply, ChatRequest, Growth, LanguageModel, ModelError, ModelId, RetryError, RetryPolicy, RetryStage, complete_with_retry,
+};
 use crate::trajectory::{Boundary, Ending};
 
 /// How long an attempt may go on beyond the end of the episode. Whoever answers later has stalled; whoever answers sooner was slow, and
@@ -32,27 +34,32 @@ pub(super) async fn ask(
 ) -> Result<ChatReply, Stop> {
     let attempts = Attempts { model, limit: clock.remaining() + GRACE, last: Mutex::new(Instant::now()) };
     let began = Instant::now();
-    let outcome = retried(&attempts, request, rules, seeds).await;
+    // A cancelled episode is dropped as a whole, so the request needs no token of its own.
+    let outcome = complete_with_retry(&attempts, request, &policy(rules), seeds, &CancellationToken::new()).await;
     clock.give_back(attempts.last_start().saturating_duration_since(began));
-    outcome.map_err(|error| match error {
-        ModelError::ContextLength { .. } => Stop::Ended(Ending::TokenLimit),
-        ModelError::Transient { .. } | ModelError::Permanent { .. } => Stop::fault(Boundary::Provider, error),
-    })
+    match outcome {
+        Ok(completed) => Ok(completed.reply),
+        Err(RetryError::Failed { error: ModelError::ContextLength { .. }, .. }) => Err(Stop::Ended(Ending::TokenLimit)),
+        Err(error) => Err(Stop::fault(Boundary::Provider, error)),
+    }
 }
 
-async fn retried(model: &dyn LanguageModel, request: &ChatRequest, rules: &[RetryRule], seeds: &SeedTree) -> Result<ChatReply, ModelError> {
-    let mut streak = Streak::new(rules);
-    let mut attempt = 0;
-    loop {
-        let error = match model.complete(request).await {
-            Ok(reply) => return Ok(reply),
-            Err(error) => error,
-        };
-        let ModelError::Transient { retry_after, .. } = &error else { return Err(error) };
-        let asked = retry_after.unwrap_or_default();
-        let Some(repair) = streak.fail().filter(|_| asked <= LONGEST_WAIT) else { return Err(error) };
-        tokio::time::sleep(repair.delay(&seeds.index(attempt)).max(asked)).await;
-        attempt += 1;
+/// The harness's rules as the model's room takes them.
+fn policy(rules: &[RetryRule]) -> RetryPolicy {
+    RetryPolicy { stages: rules.iter().map(stage).collect(), longest_wait: LONGEST_WAIT }
+}
+
+/// One rule of the harness, with the unit of its delays.
+pub(super) fn stage(rule: &RetryRule) -> RetryStage {
+    RetryStage {
+        attempts: rule.attempts,
+        growth: match rule.backoff {
+            Backoff::Fixed => Growth::Fixed,
+            Backoff::Exponential => Growth::Exponential,
+        },
+        delay: Duration::from_millis(u64::from(rule.delay_ms)),
+        cap: Duration::from_millis(u64::from(rule.cap_ms)),
+        jitter: rule.jitter,
     }
 }
 
@@ -71,7 +78,7 @@ impl Attempts<'_> {
 
 #[async_trait::async_trait]
 impl LanguageModel for Attempts<'_> {
-    fn id(&self) -> &crate::model::ModelId {
+    fn id(&self) -> &ModelId {
         self.model.id()
     }
 

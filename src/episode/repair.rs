@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::provider::stage;
 use crate::base::SeedTree;
-use crate::harness::{Backoff, RetryRule};
+use crate::harness::RetryRule;
 
 /// Failures of one class in a row, and the rules for them.
 #[derive(Debug)]
@@ -58,20 +59,8 @@ impl Repair<'_> {
 
     /// How long to wait before the next request.
     pub(super) fn delay(&self, seeds: &SeedTree) -> Duration {
-        delay(self.rule, self.attempt, seeds)
+        stage(self.rule).wait(self.attempt, seeds.fraction())
     }
-}
-
-/// The delay before attempt number `attempt` (from 0) under `rule`: fixed or doubling, capped, of which the share `jitter` is drawn.
-pub(super) fn delay(rule: &RetryRule, attempt: u32, seeds: &SeedTree) -> Duration {
-    let factor = match rule.backoff {
-        Backoff::Fixed => 1,
-        Backoff::Exponential => 1_u64.checked_shl(attempt).unwrap_or(u64::MAX),
-    };
-    let longest = u64::from(rule.delay_ms).saturating_mul(factor).min(u64::from(rule.cap_ms));
-    #[expect(clippy::cast_precision_loss, reason = "at most 600000 milliseconds")]
-    let seconds = longest as f64 / 1000.0 * rule.jitter.clamp(0.0, 1.0).mul_add(seeds.fraction() - 1.0, 1.0);
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -95,19 +84,5 @@ mod tests {
         streak.reset();
         assert_eq!(said(&mut streak).as_deref(), Some("e\nfirst"));
         assert_eq!(Streak::new(&[]).fail(), None);
-    }
-
-    #[test]
-    fn delays_double_up_to_the_cap() {
-        let seeds = SeedTree::new(1);
-        let rule = RetryRule { delay_ms: 100, cap_ms: 350, jitter: 0.0, ..RetryRule::default() };
-        assert_eq!([0, 1, 2, 200].map(|attempt| delay(&rule, attempt, &seeds).as_millis()), [100, 200, 350, 350]);
-        let fixed = RetryRule { backoff: Backoff::Fixed, ..rule.clone() };
-        assert_eq!(delay(&fixed, 5, &seeds).as_millis(), 100);
-        let jittered = RetryRule { jitter: 0.5, ..rule };
-        for index in 0..100 {
-            let drawn = delay(&jittered, 0, &seeds.index(index)).as_millis();
-            assert!((50..=100).contains(&drawn), "{drawn}");
-        }
     }
 }

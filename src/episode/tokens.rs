@@ -1,36 +1,19 @@
 //! Tokens of an episode: estimated and reserved before a request is sent, counted when the reply is there.
 
-use crate::trajectory::{ContentPart, Message, ToolSchema, Usage};
-
-/// Bytes per token. Byte-pair vocabularies give 3.5 to 4.5 for English and code.
-const BYTES_PER_TOKEN: u64 = 4;
-/// Tokens a chat template puts around each message.
-const TOKENS_PER_MESSAGE: u64 = 4;
-/// Tokens of one picture, as endpoints count a screen.
-const TOKENS_PER_IMAGE: u64 = 1000;
+use crate::model::{estimate_message, estimate_tokens};
+use crate::trajectory::{Message, ToolSchema, Usage};
 
 /// Estimated tokens of `messages`.
 pub(super) fn estimate(messages: &[Message]) -> u64 {
-    messages.iter().map(of_message).sum()
+    messages.iter().map(estimate_message).sum()
 }
 
 /// Estimated tokens of `tools` as an endpoint puts them into the prompt.
 fn of_tools(tools: &[ToolSchema]) -> u64 {
-    let bytes: usize = tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len()).sum();
-    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
-}
-
-fn of_message(message: &Message) -> u64 {
-    let mut bytes = message.reasoning.as_ref().map_or(0, String::len);
-    let mut images = 0;
-    for part in &message.content {
-        match part {
-            ContentPart::Text { text } => bytes += text.len(),
-            ContentPart::Image { .. } => images += 1,
-        }
-    }
-    bytes += message.tool_calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>();
-    (bytes as u64).div_ceil(BYTES_PER_TOKEN) + TOKENS_PER_MESSAGE + images * TOKENS_PER_IMAGE
+    let of_tool = |tool: &ToolSchema| {
+        estimate_tokens(&tool.name) + estimate_tokens(&tool.description) + estimate_tokens(&tool.parameters.to_string())
+    };
+    tools.iter().map(of_tool).sum()
 }
 
 /// What may be spent and what was.
@@ -79,32 +62,10 @@ impl TokenMeter {
     }
 }
 
-/// The price of `usage` in millionths of a dollar, rounded up. `price` is per million prompt, cached and completion tokens.
-pub(super) fn micro_usd(usage: Usage, price: [u64; 3]) -> u64 {
-    let cached = usage.cached_tokens.min(usage.prompt_tokens);
-    let parts = [usage.prompt_tokens - cached, cached, usage.completion_tokens];
-    let total: u128 = parts.iter().zip(price).map(|(tokens, price)| u128::from(*tokens) * u128::from(price)).sum();
-    u64::try_from(total.div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::trajectory::Role;
-
-    fn usage(prompt_tokens: u64, completion_tokens: u64, cached_tokens: u64) -> Usage {
-        Usage { prompt_tokens, completion_tokens, cached_tokens }
-    }
-
-    #[test]
-    fn prices_are_rounded_up_and_cached_tokens_have_their_own() {
-        // 3 dollars, 0.3 dollars and 15 dollars per million: 900 * 3 + 100 * 0.3 + 10 * 15 = 2880 millionths.
-        assert_eq!(micro_usd(usage(1000, 10, 100), [3_000_000, 300_000, 15_000_000]), 2880);
-        assert_eq!(micro_usd(usage(1, 0, 0), [1, 1, 1]), 1);
-        assert_eq!(micro_usd(usage(0, 0, 0), [1, 1, 1]), 0);
-        assert_eq!(micro_usd(usage(5, 0, 9), [1_000_000, 0, 0]), 0);
-        assert_eq!(micro_usd(usage(u64::MAX / 4, 1, 0), [u64::MAX, 0, 0]), u64::MAX);
-    }
 
     #[test]
     fn a_request_must_fit_with_its_longest_reply() {
@@ -114,11 +75,11 @@ mod tests {
         let mut meter = TokenMeter::new(100, &[]);
         assert!(meter.fits(&messages, 86));
         assert!(!meter.fits(&messages, 87));
-        meter.count(&messages, usage(14, 16, 0));
+        meter.count(&messages, Usage { prompt_tokens: 14, completion_tokens: 16, cached_tokens: 0 });
         assert!(meter.fits(&messages, 56));
         assert!(!meter.fits(&messages, 57));
         // An endpoint that counts twice as many: 28 + 2 more were spent, and the next request is believed to need 29.
-        meter.count(&messages, usage(28, 2, 0));
+        meter.count(&messages, Usage { prompt_tokens: 28, completion_tokens: 2, cached_tokens: 0 });
         assert!(meter.fits(&messages, 11));
         assert!(!meter.fits(&messages, 12));
     }

@@ -185,7 +185,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Waits as a rule of the retry table says, but not beyond the end of the episode.
-    pub(super) async fn pause(&self, repair: Repair<'_>, class: &str) {
+    pub(super) async fn pause(&mut self, repair: Repair<'_>, class: &str) {
         let delay = repair.delay(&self.seeds.child(class).index(u64::from(self.requests))).min(self.clock.remaining());
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;

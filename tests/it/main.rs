@@ -1,1 +1,4 @@
 //! Integration tests: one binary, a module per subject.
+
+mod endpoints;
+mod mock_llm;
