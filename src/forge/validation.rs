@@ -133,7 +133,7 @@ pub async fn validate_all(
     let mut reports: Vec<Option<Result<TaskReport, SandboxError>>> = tasks.iter().map(|_| None).collect();
     let mut waiting = tasks.iter().enumerate();
     let mut running = JoinSet::new();
-    let mut done = 0;
+    let (mut done, mut stopped) = (0, String::new());
     loop {
         while running.len() < at_once.get() {
             let Some((index, task)) = waiting.next() else { break };
@@ -141,15 +141,18 @@ pub async fn validate_all(
             running.spawn(async move { (index, validate_task(&task, sandbox.as_ref(), &policy).await) });
         }
         let Some(joined) = running.join_next().await else { break };
-        if let Ok((index, report)) = joined {
-            if let Some(slot) = reports.get_mut(index) {
-                *slot = Some(report);
+        match joined {
+            Ok((index, report)) => {
+                if let Some(slot) = reports.get_mut(index) {
+                    *slot = Some(report);
+                }
             }
-            done += 1;
-            progress(done);
+            Err(error) => stopped = error.to_string(),
         }
+        done += 1;
+        progress(done);
     }
-    let lost = || Err(SandboxError::Ended("the validation of this task was stopped".to_owned()));
+    let lost = || Err(SandboxError::Ended(format!("the validation of this task stopped: {stopped}")));
     reports.into_iter().map(|report| report.unwrap_or_else(lost)).collect()
 }
 

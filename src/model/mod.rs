@@ -19,6 +19,7 @@ pub mod rehearsal;
 mod refusal;
 mod retry;
 mod retry_after;
+mod scripted;
 #[cfg(test)]
 mod scripted_server;
 mod secret;
@@ -34,5 +35,6 @@ pub use openai::OpenAi;
 pub use reachability::{Reachable, reachability};
 pub use recording::{Recorder, RecordingError, Replayer};
 pub use retry::{Completed, FailedAttempt, Growth, RetryError, RetryPolicy, RetryStage, complete_with_retry};
+pub use scripted::{ProtocolError, ScriptedModel, ScriptedTurn, check_protocol};
 pub use secret::{Secret, SecretError};
 pub use usage::{BYTES_PER_TOKEN, estimate_message, estimate_request, estimate_tokens, micro_usd};

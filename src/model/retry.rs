@@ -135,7 +135,7 @@ impl RetryPolicy {
 
 impl RetryStage {
     /// The wait before the stage's attempt number `nth`, from 0; `draw` is in `[0, 1)`.
-    fn wait(&self, nth: u32, draw: f64) -> Duration {
+    pub(crate) fn wait(&self, nth: u32, draw: f64) -> Duration {
         let full = match self.growth {
             Growth::Fixed => self.delay,
             Growth::Exponential => self.delay.saturating_mul(2_u32.checked_pow(nth).unwrap_or(u32::MAX)),
