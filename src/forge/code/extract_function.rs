@@ -44,12 +44,12 @@ impl Block {
     }
 
     fn text(self) -> String {
-        format!("    {}\n    if value % 3 == 1:\n        value -= {}\n", self.first_line(), self.correction)
+        format!("    {}\n    if value > {}:\n        value -= {}\n", self.first_line(), self.modulus / 2, self.correction)
     }
 
     fn value(self, value: i64) -> i64 {
         let value = (value * self.factor + self.addend) % self.modulus;
-        if value % 3 == 1 { value - self.correction } else { value }
+        if value > self.modulus / 2 { value - self.correction } else { value }
     }
 }
 
@@ -122,6 +122,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
 
     let cases: Vec<Case> = (0..12).map(|_| dice.number(0, 9000)).map(|number| (vec![json!(number)], json!(block.value(number)))).collect();
     draft.credit("the function", hidden::test(dice, &format!("from {module} import {name}\n{}", hidden::assertions(&name, &cases)))?);
+    let mut before = String::new();
     for (user, functions) in [(main, &around), (other, &last)] {
         let names: Vec<&str> = functions.iter().map(|function| function.name.as_str()).collect();
         let values = [
@@ -134,10 +135,10 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         draft.credit(&format!("used in {user}.py"), hidden::test(dice, &fill(USES, &values))?);
         for function in functions {
             let cases = function.cases(dice, block);
-            let body = format!("from {user} import {}\n{}", function.name, hidden::assertions(&function.name, &cases));
-            draft.guard(&format!("{} as before", function.name), hidden::test(dice, &body)?);
+            before.push_str(&format!("from {user} import {}\n{}", function.name, hidden::assertions(&function.name, &cases)));
         }
     }
+    draft.guard("behaviour", hidden::test(dice, &before)?);
 
     let script = |user: &str, limit: &str| {
         let values = [
@@ -157,7 +158,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         )
     };
     draft.act(inspect(&format!("wc -l *.py; cat {}", path(main))));
-    draft.act(inspect(&format!("cat {}", path(other))));
+    draft.act(inspect(&format!("wc {}; grep -n '^def' {}", path(other), path(other))));
     draft.act(informed_work(function(block), function(Block { correction: block.correction + 1, ..block }), &block.first_line()));
     draft.act(work(script(main, ""), script(main, ", 1")));
     draft.act(requirement(script(other, "")));
