@@ -19,6 +19,11 @@ impl Draft {
         self.files.insert_text(path, text)
     }
 
+    /// Puts an entry of any kind into the workspace.
+    pub(super) fn entry(&mut self, path: &str, entry: Entry) -> Result<(), SnapshotError> {
+        self.files.insert(path, entry)
+    }
+
     /// Puts a file into the workspace, and guards that it stays as it is.
     pub(super) fn kept_file(&mut self, path: &str, text: &str) -> Result<(), SnapshotError> {
         self.files.insert_text(path, text)?;
