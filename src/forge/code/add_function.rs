@@ -17,7 +17,7 @@ fn refusing(function: &Routine, body: &str, code: &str) -> String {
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let package = dice.pick(WORDS);
-    let modules = dice.picks(&["core", "shapes", "numbers_", "texts", "ranges", "tables"], 2);
+    let modules = dice.picks(&["core", "shapes", "figures", "texts", "ranges", "tables"], 2);
     let count = dice.count(3, 6);
     let functions = routines(dice, count);
     let (function, others) = (&functions[0], &functions[1..]);

@@ -85,7 +85,7 @@ fn filler(dice: &mut Dice, number: usize) -> String {
 
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
-    let users = dice.picks(&["report", "billing", "stock", "export_", "nightly"], 2);
+    let users = dice.picks(&["report", "billing", "stock", "dispatch", "nightly"], 2);
     let (main, other) = (users[0], users[1]);
     let (module, word) = (dice.pick(&["shared", "basis", "steps"]), dice.pick(WORDS));
     let name = format!("{}_{word}", dice.pick(&["settle", "adjust", "fold"]));

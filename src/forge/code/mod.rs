@@ -10,6 +10,8 @@ mod hidden;
 mod rename_api;
 mod repair_imports;
 mod routines;
+#[cfg(test)]
+mod tests;
 mod write_parser;
 
 use super::Workflow;

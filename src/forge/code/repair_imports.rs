@@ -26,7 +26,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let package = dice.pick(WORDS);
     let modules = dice.picks(&["orders", "prices", "stock", "people", "routes", "labels"], 3);
-    let shared = dice.pick(&["constants", "shared", "basics", "settings_"]);
+    let shared = dice.pick(&["constants", "shared", "basics", "parameters"]);
     let (front, middle, back) = (modules[0], modules[1], modules[2]);
     let has_middle = dice.chance(55);
     let constant = format!("{}_{}", dice.pick(&["LIMIT", "BASE", "FACTOR", "QUOTA"]), dice.pick(TEAMS).to_uppercase());
