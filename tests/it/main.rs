@@ -1,1 +1,3 @@
 //! Integration tests: one binary, a module per subject.
+
+mod tasks;
