@@ -2,3 +2,4 @@
 
 mod endpoints;
 mod mock_llm;
+mod tasks;
