@@ -1,5 +1,7 @@
 //! Values to bytes and back: canonical JSON, zstd, BLAKE3, and numbers that SQL can hold.
 
+use std::cell::RefCell;
+
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::StoreError;
@@ -24,7 +26,18 @@ pub(super) fn pack(what: &str, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
     if bytes.len() > MAX_UNPACKED {
         return Err(StoreError::refused(what, format!("{} bytes are more than {MAX_UNPACKED}", bytes.len())));
     }
-    zstd::bulk::compress(bytes, ZSTD_LEVEL).map_err(|error| StoreError::refused(what, error))
+    // Setting a compressor up costs more than packing a short value: each thread keeps one.
+    thread_local! {
+        static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    }
+    let packed = COMPRESSOR.with_borrow_mut(|kept| {
+        let compressor = match kept {
+            Some(compressor) => compressor,
+            None => kept.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
+        };
+        compressor.compress(bytes)
+    });
+    packed.map_err(|error| StoreError::refused(what, error))
 }
 
 pub(super) fn unpack(what: &str, packed: &[u8]) -> Result<Vec<u8>, StoreError> {
