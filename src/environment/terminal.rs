@@ -52,8 +52,6 @@ pub struct Terminal {
     /// Where the sandbox cuts long output: [`Policy::output_bytes`].
     output_bytes: usize,
     notes: String,
-    /// Why the sandbox killed everything in the session, once it did. What is left is the workspace.
-    killed: Option<&'static str>,
 }
 
 impl Terminal {
@@ -64,7 +62,7 @@ impl Terminal {
     pub async fn start(sandbox: &dyn Sandbox, policy: &Policy, task: &Task, genome: &Genome) -> Result<Self, EnvironmentError> {
         let session = sandbox.start(policy, &task.body().files, &genome.provisioning).await?;
         let timeouts = genome.tools.iter().map(|(tool, gene)| (*tool, Duration::from_secs(u64::from(gene.timeout_seconds)))).collect();
-        Ok(Self { session, timeouts, output_bytes: policy.output_bytes, notes: String::new(), killed: None })
+        Ok(Self { session, timeouts, output_bytes: policy.output_bytes, notes: String::new() })
     }
 
     /// Absolute path of the workspace as programs inside see it.
@@ -164,13 +162,7 @@ impl Terminal {
     }
 
     async fn run(&mut self, command: &str, stdin: &str, time: CallTime) -> Result<ToolResult, EnvironmentError> {
-        if let Some(reason) = self.killed {
-            return Ok(ToolResult::refused(format_args!("nothing can be run any more: {reason}")));
-        }
         let output = self.session.run(command, stdin, time.own.min(time.remaining)).await?;
-        if let CommandEnd::Killed(reason) = output.end {
-            self.killed = Some(reason);
-        }
         Ok(result(output, time, self.output_bytes))
     }
 }
@@ -197,7 +189,7 @@ fn result(output: CommandOutput, time: CallTime, output_bytes: usize) -> ToolRes
         CommandEnd::TimedOut if time.remaining < time.own => Some("[timed out: the time of the episode is over]".to_owned()),
         CommandEnd::TimedOut => Some(format!("[timed out after {} s]", time.own.as_secs())),
         CommandEnd::ShellEnded(code) => Some(format!("[the shell ended with exit {code}; a new one stands in the workspace]")),
-        CommandEnd::Killed(reason) => Some(format!("[everything was killed: {reason}]")),
+        CommandEnd::Killed(reason) => Some(format!("[all processes were killed: {reason}; a new shell stands in the workspace]")),
     };
     let failed = !matches!(output.end, CommandEnd::Exited(0) | CommandEnd::ShellEnded(0));
     let (text, gap) = without_mark(output, output_bytes);
@@ -266,8 +258,6 @@ mod tests {
         let ended = call(&mut terminal, ToolName::Bash, bash("exit 3")).await;
         assert!(ended.failed && ended.status.unwrap().contains("exit 3; a new one"));
         assert!(call(&mut terminal, ToolName::Bash, bash("hog")).await.status.unwrap().contains("killed: memory"));
-        let after = call(&mut terminal, ToolName::Bash, bash("anything")).await;
-        assert_eq!(after.text, "error: nothing can be run any more: memory");
         assert!(terminal.finish().await.is_ok());
     }
 

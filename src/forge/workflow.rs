@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
     use crate::base::Entry;
-    use crate::task::{ActRole, Split, parse_task, task_toml};
+    use crate::task::{Act, ActCall, ActRole, Split, parse_task, task_toml};
 
     const SEEDS: u64 = 30;
 
@@ -92,6 +92,9 @@ mod tests {
                 let with = |role| acts.iter().filter(|act| act.role == role).count();
                 assert!(with(ActRole::Inspect) >= 1 && with(ActRole::Work) >= 1 && with(ActRole::Verify) >= 1, "{}", workflow.skill);
                 assert!(with(ActRole::Requirement) >= 1 && acts.iter().any(|act| act.slip.is_some()), "{}", workflow.skill);
+                // An agent's shell keeps its folder: an act that moved it would lead the next ones astray.
+                let moves = |act: &Act| matches!(&act.call, ActCall::Run { command } if command.trim_start().starts_with("cd "));
+                assert!(!acts.iter().any(moves), "{}", workflow.skill);
                 assert!((20..3000).contains(&task.body().instruction.len()), "{}", workflow.skill);
             }
         }

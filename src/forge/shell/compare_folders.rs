@@ -7,13 +7,13 @@ use crate::forge::draft::{Draft, equals, informed_work, inspect, requirement, ru
 use crate::forge::vocabulary::{Dice, GOODS, TEAMS, WORDS, fill};
 use crate::task::TaskBody;
 
-const COMPARE: &str = "export LC_ALL=C
-names() { (cd \"$1\" && find . -type f -printf '%P\\n' | sort); }
-{
+const COMPARE: &str = "names() { (cd \"$1\" && find . -type f -printf '%P\\n' | LC_ALL=C sort); }
+(
+  export LC_ALL=C
   comm -13 <(names @old@) <(names @new@) | sed 's/^/A /'
   comm -23 <(names @old@) <(names @new@) | sed 's/^/D /'
   comm -12 <(names @old@) <(names @new@) | while IFS= read -r name; do cmp -s \"@old@/$name\" \"@new@/$name\" || echo \"M $name\"; done
-}@filter@ | sort -k2 > @report@";
+)@filter@ | LC_ALL=C sort -k2 > @report@";
 const COLLECT: &str = "rm -rf @patch@ && mkdir @patch@ && grep '^[AM] ' @report@ | cut -c3- | while IFS= read -r name; do
   mkdir -p \"$(dirname \"@patch@/$name\")\" && cp \"@new@/$name\" \"@patch@/$name\"
 done";

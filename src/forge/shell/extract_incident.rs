@@ -29,7 +29,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let codes: Vec<String> = (0..dice.count(4, 7)).map(|_| format!("E{}", dice.number(100, 999))).collect();
     let mut clock = dice.number(6 * 3600, 9 * 3600);
 
-    let count = [dice.count(45, 70), dice.count(14, 30), dice.count(10, 24), dice.count(10, 20), dice.count(6, 14)];
+    let count = [dice.count(20, 70), dice.count(14, 30), dice.count(10, 24), dice.count(10, 20), dice.count(6, 14)];
     let mut stretches: Vec<Stretch> = count.into_iter().map(|count| stretch(dice, &codes, &mut clock, count)).collect();
     // Which incident came first is a matter of chance; the marks are what tells them apart.
     let (first, second) = if dice.chance(50) { (1, 3) } else { (3, 1) };

@@ -25,7 +25,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let kinds = dice.picks(&["csv", "json", "log", "txt", "dat", "xml"], 3);
     let (kind, others) = (kinds[0], &kinds[1..]);
     // Between two multiples of 1024, so that a limit rounded to whole kibibytes picks other files.
-    let kib = dice.number(1, 3);
+    let kib = dice.number(1, 2);
     let limit = kib * 1024 + dice.number(150, 850);
     let wanted = dice.count(3, 5);
     let folders = dice.picks(PLACES, wanted);
@@ -78,7 +78,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(inspect(&format!("cat {doc}")));
     draft.act(informed_work(script(&format!("{limit}c")), script(&format!("{}k", kib + 1)), &line));
     draft.act(requirement(run(&format!(
-        "cd {to} && find . -type f ! -name MANIFEST.txt -printf '%s %P\\n' | LC_ALL=C sort -k2 > MANIFEST.txt"
+        "(cd {to} && find . -type f ! -name MANIFEST.txt -printf '%s %P\\n') | LC_ALL=C sort -k2 > {to}/MANIFEST.txt"
     ))));
     let mut constraints = vec![
         format!("{doc} gives the limit; a file of exactly that size stays."),
