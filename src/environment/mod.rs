@@ -14,3 +14,6 @@ pub use observation::{Gap, cut, elided, observe};
 pub use schemas::tool_schemas;
 pub use terminal::{EnvironmentError, Terminal, ToolResult};
 pub use verdict::check;
+
+#[cfg(test)]
+pub(crate) mod strict;

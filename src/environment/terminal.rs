@@ -52,8 +52,6 @@ pub struct Terminal {
     /// Where the sandbox cuts long output: [`Policy::output_bytes`].
     output_bytes: usize,
     notes: String,
-    /// Why the sandbox killed everything in the session, once it did. What is left is the workspace.
-    killed: Option<&'static str>,
 }
 
 impl Terminal {
@@ -64,7 +62,7 @@ impl Terminal {
     pub async fn start(sandbox: &dyn Sandbox, policy: &Policy, task: &Task, genome: &Genome) -> Result<Self, EnvironmentError> {
         let session = sandbox.start(policy, &task.body().files, &genome.provisioning).await?;
         let timeouts = genome.tools.iter().map(|(tool, gene)| (*tool, Duration::from_secs(u64::from(gene.timeout_seconds)))).collect();
-        Ok(Self { session, timeouts, output_bytes: policy.output_bytes, notes: String::new(), killed: None })
+        Ok(Self { session, timeouts, output_bytes: policy.output_bytes, notes: String::new() })
     }
 
     /// Absolute path of the workspace as programs inside see it.
@@ -164,13 +162,7 @@ impl Terminal {
     }
 
     async fn run(&mut self, command: &str, stdin: &str, time: CallTime) -> Result<ToolResult, EnvironmentError> {
-        if let Some(reason) = self.killed {
-            return Ok(ToolResult::refused(format_args!("nothing can be run any more: {reason}")));
-        }
         let output = self.session.run(command, stdin, time.own.min(time.remaining)).await?;
-        if let CommandEnd::Killed(reason) = output.end {
-            self.killed = Some(reason);
-        }
         Ok(result(output, time, self.output_bytes))
     }
 }
@@ -197,7 +189,7 @@ fn result(output: CommandOutput, time: CallTime, output_bytes: usize) -> ToolRes
         CommandEnd::TimedOut if time.remaining < time.own => Some("[timed out: the time of the episode is over]".to_owned()),
         CommandEnd::TimedOut => Some(format!("[timed out after {} s]", time.own.as_secs())),
         CommandEnd::ShellEnded(code) => Some(format!("[the shell ended with exit {code}; a new one stands in the workspace]")),
-        CommandEnd::Killed(reason) => Some(format!("[everything was killed: {reason}]")),
+        CommandEnd::Killed(reason) => Some(format!("[all processes were killed: {reason}; a new shell stands in the workspace]")),
     };
     let failed = !matches!(output.end, CommandEnd::Exited(0) | CommandEnd::ShellEnded(0));
     let (text, gap) = without_mark(output, output_bytes);
@@ -218,5 +210,96 @@ fn without_mark(output: CommandOutput, output_bytes: usize) -> (String, Option<G
             let at = output.text.floor_char_boundary(output_bytes / 2);
             (output.text, Some(Gap { at, bytes }))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::environment::strict::{Expected, StrictSandbox};
+    use crate::harness::ToolGene;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    async fn terminal(commands: Vec<Expected>) -> Terminal {
+        let sandbox = StrictSandbox::default().session(commands, &Snapshot::new());
+        let tools = ToolName::ALL.into_iter().filter(|tool| *tool != ToolName::Python).map(|tool| (tool, ToolGene::default())).collect();
+        let genome = Genome { tools, ..Genome::default() };
+        let task = crate::episode::tests::task();
+        Terminal::start(&sandbox, &Policy { output_bytes: 8, ..Policy::default() }, &task, &genome).await.unwrap()
+    }
+
+    async fn call(terminal: &mut Terminal, tool: ToolName, arguments: Value) -> ToolResult {
+        terminal.call(tool, &arguments, HOUR).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_tells_how_it_ended() {
+        let slow = || Expected::new("slow", "", 0).after(Duration::from_secs(40));
+        let mut terminal = terminal(vec![
+            Expected::new("ok", "out\n", 0),
+            Expected::new("bad", "no\n", 2),
+            slow(),
+            slow(),
+            Expected::new("exit", "", 0).ending(CommandEnd::ShellEnded(3)),
+            Expected::new("hog", "", 0).ending(CommandEnd::Killed("memory")),
+        ])
+        .await;
+        let bash = |command: &str| json!({ "command": command });
+        assert_eq!(call(&mut terminal, ToolName::Bash, bash("ok")).await, ToolResult::done("out\n"));
+        let bad = call(&mut terminal, ToolName::Bash, bash("bad")).await;
+        assert_eq!((bad.text.as_str(), bad.status.as_deref(), bad.failed), ("no\n", Some("[exit 2]"), true));
+        let slow = call(&mut terminal, ToolName::Bash, bash("slow")).await;
+        assert_eq!((slow.status.as_deref(), slow.failed), (Some("[timed out after 30 s]"), true));
+        let cut_short = terminal.call(ToolName::Bash, &bash("slow"), Duration::from_millis(2500)).await.unwrap();
+        assert_eq!(cut_short.status.as_deref(), Some("[timed out: the time of the episode is over]"));
+        let ended = call(&mut terminal, ToolName::Bash, bash("exit 3")).await;
+        assert!(ended.failed && ended.status.unwrap().contains("exit 3; a new one"));
+        assert!(call(&mut terminal, ToolName::Bash, bash("hog")).await.status.unwrap().contains("killed: memory"));
+        assert!(terminal.finish().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn bytes_that_the_sandbox_left_out_are_found_again() {
+        let marked = "0123\n[... 90 bytes left out ...]\nwxyz";
+        let mut terminal = terminal(vec![Expected::new("a", marked, 0).omitting(90), Expected::new("b", "01234567", 0).omitting(5)]).await;
+        let first = call(&mut terminal, ToolName::Bash, json!({"command": "a"})).await;
+        assert_eq!((first.text.as_str(), first.gap), ("0123wxyz", Some(Gap { at: 4, bytes: 90 })));
+        let second = call(&mut terminal, ToolName::Bash, json!({"command": "b"})).await;
+        assert_eq!((second.text.as_str(), second.gap), ("01234567", Some(Gap { at: 4, bytes: 5 })));
+    }
+
+    #[tokio::test]
+    async fn an_edit_reads_and_writes_back_only_what_came_out_whole() {
+        let mut terminal = terminal(vec![
+            Expected::new("cat -- './f'", "a b\n", 0),
+            Expected::new("tee -- './f'", "", 0).stdin("a c\n"),
+            Expected::new("cat -- './f'", "a b\n", 0),
+            Expected::new("cat -- './f'", "aaaabbbb", 0).omitting(3),
+            Expected::new("cat -- './no'", "error: there is no file no\n", 1),
+        ])
+        .await;
+        let edit = |path: &str, find: &str| json!({ "path": path, "find": find, "replace": "c" });
+        assert_eq!(call(&mut terminal, ToolName::EditFile, edit("f", "b")).await, ToolResult::done("edited f"));
+        assert!(call(&mut terminal, ToolName::EditFile, edit("f", "zz")).await.text.starts_with("error: `find` does not occur"));
+        assert!(call(&mut terminal, ToolName::EditFile, edit("f", "a")).await.text.contains("longer than 8 bytes"));
+        let missing = call(&mut terminal, ToolName::EditFile, edit("no", "a")).await;
+        assert_eq!((missing.text.as_str(), missing.failed), ("error: there is no file no\n", true));
+    }
+
+    #[tokio::test]
+    async fn what_needs_no_sandbox_does_not_use_it() {
+        let mut terminal = terminal(vec![Expected::new("sed -n '7,$p'", "", 0)]).await;
+        let display = call(&mut terminal, ToolName::Screenshot, json!({})).await;
+        assert_eq!((display.text.as_str(), display.failed), ("no display: this environment is a terminal", true));
+        assert_eq!(call(&mut terminal, ToolName::ComputerUse, json!({"action": 1})).await, display);
+        assert!(!call(&mut terminal, ToolName::Notes, json!({"text": "remember"})).await.failed);
+        assert_eq!(terminal.notes(), "remember");
+        assert!(call(&mut terminal, ToolName::Notes, json!({"txt": "x"})).await.text.starts_with("error: there is no argument `txt`"));
+        assert!(call(&mut terminal, ToolName::Python, json!({"code": "1"})).await.text.contains("`python` is not offered"));
+        let beyond = call(&mut terminal, ToolName::ReadFile, json!({"path": "f", "offset": 7})).await;
+        assert_eq!((beyond.text.as_str(), beyond.failed), ("error: f has fewer than 7 lines", true));
     }
 }

@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_summary_takes_the_place_of_what_it_covers() {
         let mut conversation = three_exchanges(CallForm::Text);
-        let summary = conversation.to_summarise("sys", 9, 40).unwrap();
+        let summary = conversation.to_summarise("sys", 9, 60).unwrap();
         assert!(summary.text.starts_with("The task:\ndo it\n"), "{}", summary.text);
         assert!(summary.text.contains("[agent]\ncall a") && summary.text.contains("result 0"), "{}", summary.text);
         conversation.summarised(&summary, " a was called \n");

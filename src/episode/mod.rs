@@ -16,3 +16,6 @@ mod tokens;
 mod turn;
 
 pub use play::{Episode, Played, play};
+
+#[cfg(test)]
+pub(crate) mod tests;

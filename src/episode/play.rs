@@ -15,6 +15,10 @@ use crate::sandbox::{Policy, Sandbox};
 use crate::task::Task;
 use crate::trajectory::{Boundary, Ending, Fault, Message, Outcome, Timing, Trajectory, Usage};
 
+/// Seconds a session may outlive the agent's time, which stands still while an endpoint is at fault. The episode ends its session
+/// itself; the sandbox's own limit is for what goes wrong.
+const SESSION_MARGIN: u32 = 3600;
+
 /// What is to be played.
 #[derive(Clone, Copy)]
 pub struct Episode<'a> {
@@ -115,8 +119,9 @@ async fn play_stages(episode: &Episode<'_>, remains: &mut Remains) -> Result<Out
 async fn play_turn(episode: &Episode<'_>, remains: &mut Remains) -> Result<(Terminal, Ending), Fault> {
     let genome = episode.harness.genome();
     let seconds = genome.limits.seconds.min(episode.task.body().limits.seconds).min(episode.policy.seconds);
+    let policy = Policy { seconds: seconds.saturating_mul(2).saturating_add(SESSION_MARGIN), ..episode.policy.clone() };
     let began = Instant::now();
-    let terminal = Terminal::start(episode.sandbox, episode.policy, episode.task, genome).await;
+    let terminal = Terminal::start(episode.sandbox, &policy, episode.task, genome).await;
     remains.sandbox += began.elapsed();
     let terminal = terminal.map_err(|error| Fault { boundary: Boundary::Sandbox, message: error.to_string() })?;
     let tools = tool_schemas(genome);

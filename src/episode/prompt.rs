@@ -45,12 +45,12 @@ fn text_protocol(tools: &[ToolSchema]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{Genome, PromptBlocks};
+    use crate::harness::{Genome, PromptBlocks, ToolGene, ToolName};
 
     fn harness(role: &str, output_form: &str, calls: CallForm) -> Harness {
         let mut genome = Genome {
             prompt: PromptBlocks { role: role.to_owned(), output_form: output_form.to_owned(), ..PromptBlocks::default() },
-            tools: [(crate::harness::ToolName::Finish, crate::harness::ToolGene::default())].into(),
+            tools: [ToolName::Bash, ToolName::Finish].map(|tool| (tool, ToolGene::default())).into(),
             ..Genome::default()
         };
         genome.protocol.calls = calls;
