@@ -331,7 +331,11 @@ impl RehearsalParameters {
             profiles.insert(name.clone(), check.profile(name, profile)?);
         }
         if !profiles.contains_key("default") {
-            return check.refuse(spec.profiles.span().start, "profiles", "needs a profile `default` for job types it does not name".to_owned());
+            return check.refuse(
+                spec.profiles.span().start,
+                "profiles",
+                "needs a profile `default` for job types it does not name".to_owned(),
+            );
         }
         Ok(Self {
             hash: hash.to_hex()[..16].to_owned(),
