@@ -33,6 +33,12 @@ pub trait EpisodeLog: Send + Sync {
     /// When the log cannot be read.
     async fn find(&self, key: &EpisodeKey) -> Result<Option<EpisodeScore>, LogError>;
 
+    /// The trajectory of the scored episode under `key`, if it was played before.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    async fn trajectory(&self, key: &EpisodeKey) -> Result<Option<Trajectory>, LogError>;
+
     /// Keeps one attempt at an episode, scored or faulted, durably against the death of this process. `score` is present when
     /// it was scored; `attempt` counts from 0.
     ///

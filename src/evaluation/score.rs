@@ -15,10 +15,16 @@ pub struct EpisodeScore {
     pub score: f64,
     /// Model replies.
     pub steps: u32,
-    /// Prompt and completion tokens, of all attempts that were paid for.
+    /// Prompt and completion tokens of the scored attempt.
     pub tokens: u64,
     /// Price of those tokens in millionths of a US dollar.
     pub micro_usd: u64,
+    /// Tokens of faulted attempts before it: paid for, but no property of the harness.
+    #[serde(default)]
+    pub lost_tokens: u64,
+    /// Price of those.
+    #[serde(default)]
+    pub lost_micro_usd: u64,
     /// Calls that went to shell or files.
     pub shell_calls: u32,
     /// Calls that went to the desktop.
