@@ -173,7 +173,7 @@ fn new_files(task: &Task) -> Vec<&str> {
         | Probe::JsonEquals { path, .. }
         | Probe::LinesEqual { path, .. }
         | Probe::FileMode { path, .. } => Some(path.as_str()),
-        Probe::FileAbsent { .. } | Probe::Command { .. } => None,
+        _ => None,
     });
     let mut paths: Vec<&str> = paths.filter(|path| task.body().files.get(path).is_none()).collect();
     paths.sort_unstable();
