@@ -108,7 +108,7 @@ impl Agent<'_> {
             .is_some_and(|turn| self.situation.parameters.failure_marks.iter().any(|mark| mark.is_match(&turn.result)))
     }
 
-    /// What it does after a call that failed: the same again, or the act as it should have been.
+    /// What it does after a call that failed: the same again, or the act as it should have been, or something else.
     fn after_failure(&self) -> Option<Move> {
         let kind = *self.progress.kinds.last()?;
         let (TurnKind::Act(index, attempt), true) = (kind, self.failed()) else { return None };
@@ -118,7 +118,9 @@ impl Agent<'_> {
         if repeats <= REPEATS && self.nth_draw(index, repeats, "loop") < self.rate(Mistake::Loop) {
             return Some(Move::Call(call, Mood::Again));
         }
-        if attempt == Attempt::Broken { self.mend(index) } else { None }
+        // What it does not understand it may also give up.
+        let gives_up = self.act_draw(index, "give up") < self.rate(Mistake::Loop);
+        if attempt == Attempt::Broken && !gives_up { self.mend(index) } else { None }
     }
 
     /// Does the last act again because the history that would tell is gone.

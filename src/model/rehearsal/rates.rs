@@ -29,7 +29,7 @@ pub enum Mistake {
     Mental,
     /// Writes a call that does not parse.
     Malformed,
-    /// Repeats a call that failed.
+    /// Repeats a call that failed, or gives up what it was for.
     Loop,
     /// Finishes without a look at the result.
     Unverified,
