@@ -276,7 +276,9 @@ mod tests {
 
     use super::*;
     use crate::base::Snapshot;
-    use crate::task::{Act, ActCall, ActRole, Check, CheckItem, JobType, Probe, SkillName, Split, SplitTasks, Stake, Task, TaskBody, TaskLimits};
+    use crate::task::{
+        Act, ActCall, ActRole, Check, CheckItem, JobType, Probe, SkillName, Split, SplitTasks, Stake, Task, TaskBody, TaskLimits,
+    };
 
     fn parse(reply: &str) -> Result<Edit, EditError> {
         Edit::parse(reply, &Genome::default(), 3, &TaskTexts::default())
@@ -285,7 +287,8 @@ mod tests {
     #[test]
     fn an_edit_is_found_in_fences_and_prose() {
         let json = r#"{"edits":[{"gene":"limits.steps","value":31}],"hypothesis":{"text":"more room","fixes":["cut off"],"risks":[]}}"#;
-        for reply in [json.to_owned(), format!("Here {{it}} is:\n```json\n{json}\n```\nGood luck {{}}"), format!("{{\"note\": 1}} {json}")] {
+        for reply in [json.to_owned(), format!("Here {{it}} is:\n```json\n{json}\n```\nGood luck {{}}"), format!("{{\"note\": 1}} {json}")]
+        {
             let edit = parse(&reply).unwrap();
             assert_eq!(edit.child.genome().limits.steps, 31, "{reply}");
             assert_eq!(edit.hypothesis.text, "more room");

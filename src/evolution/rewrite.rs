@@ -137,7 +137,13 @@ impl RewritePrompt {
     ///
     /// # Errors
     /// When a template does not render.
-    pub fn request(&self, digest: &FailureDigest<'_>, sampling: &SamplingParams, seed: u64, step: u32) -> Result<ChatRequest, RewriteError> {
+    pub fn request(
+        &self,
+        digest: &FailureDigest<'_>,
+        sampling: &SamplingParams,
+        seed: u64,
+        step: u32,
+    ) -> Result<ChatRequest, RewriteError> {
         let tool_names = ToolName::ALL.map(ToolName::as_str);
         let system = self.environment.get_template("system")?.render(context! { max_edits => self.bounds.edits, tool_names })?;
         let mut shown = digest.episodes.len().min(self.bounds.episodes);

@@ -104,6 +104,36 @@ impl Conversation {
         }
     }
 
+    /// A conversation that is to be summarised: a text of calls (`name JSON` on a line of its own, or in the text form) and results. The
+    /// tools on offer are those that were called.
+    pub(super) fn transcript(request: &ChatRequest) -> Self {
+        let text = joined(request, Role::User);
+        let lines = text.lines().filter_map(|line| {
+            let (name, arguments) = line.split_once(' ').filter(|(name, _)| is_tool_name(name))?;
+            Some(Call::new(name, serde_json::from_str(arguments).ok().filter(Value::is_object)?))
+        });
+        let mut calls: Vec<Call> = lines.collect();
+        if let Some(regex) = CALL.as_ref() {
+            calls.extend(regex.captures_iter(&text).filter_map(|found| parse_text_call(&found[1])));
+        }
+        let mut offered: Vec<String> = calls.iter().map(|call| call.name.clone()).collect();
+        offered.sort_unstable();
+        offered.dedup();
+        let notes: Vec<&str> = text.lines().filter(|line| is_note(line)).collect();
+        let task = text.split_once("\n[").map_or(text.as_str(), |(task, _)| task);
+        Self {
+            guidance: String::new(),
+            notes: notes.join("\n"),
+            instruction: task.trim_start_matches("The task:").trim().to_owned(),
+            turns: calls.into_iter().map(|call| Turn { call: Some(call), result: String::new() }).collect(),
+            offered,
+            form: Form::Native,
+            seen: vec![text],
+            dropped: false,
+            last: String::new(),
+        }
+    }
+
     /// Whether `text` is in anything the agent can see now.
     pub(super) fn shows(&self, text: &str) -> bool {
         self.seen.iter().any(|seen| seen.contains(text))
@@ -116,6 +146,10 @@ impl Conversation {
 
 fn is_note(line: &str) -> bool {
     NOTE_MARKS.iter().any(|mark| line.starts_with(mark))
+}
+
+fn is_tool_name(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
 }
 
 fn joined(request: &ChatRequest, role: Role) -> String {

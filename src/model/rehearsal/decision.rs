@@ -102,12 +102,13 @@ impl Agent<'_> {
     }
 
     fn failed(&self) -> bool {
-        self.conversation.turns.last().is_some_and(|turn| {
-            self.situation.parameters.failure_marks.iter().any(|mark| mark.is_match(&turn.result))
-        })
+        self.conversation
+            .turns
+            .last()
+            .is_some_and(|turn| self.situation.parameters.failure_marks.iter().any(|mark| mark.is_match(&turn.result)))
     }
 
-    /// What it does after a call that failed: the same again, or the act as it should have been.
+    /// What it does after a call that failed: the same again, or the act as it should have been, or something else.
     fn after_failure(&self) -> Option<Move> {
         let kind = *self.progress.kinds.last()?;
         let (TurnKind::Act(index, attempt), true) = (kind, self.failed()) else { return None };
@@ -117,7 +118,9 @@ impl Agent<'_> {
         if repeats <= REPEATS && self.nth_draw(index, repeats, "loop") < self.rate(Mistake::Loop) {
             return Some(Move::Call(call, Mood::Again));
         }
-        if attempt == Attempt::Broken { self.mend(index) } else { None }
+        // What it does not understand it may also give up.
+        let gives_up = self.act_draw(index, "give up") < self.rate(Mistake::Loop);
+        if attempt == Attempt::Broken && !gives_up { self.mend(index) } else { None }
     }
 
     /// Does the last act again because the history that would tell is gone.
@@ -166,8 +169,7 @@ impl Agent<'_> {
 
     /// Calls a tool because it is there.
     fn detour(&self) -> Option<Move> {
-        let needless: Vec<&str> =
-            ["list_files", "search", "read_file", "python"].into_iter().filter(|tool| self.needless(tool)).collect();
+        let needless: Vec<&str> = ["list_files", "search", "read_file", "python"].into_iter().filter(|tool| self.needless(tool)).collect();
         let index = self.progress.frontier;
         let detours = self.progress.since_act().iter().filter(|kind| **kind == TurnKind::Other).count();
         if needless.is_empty() || detours >= DETOURS || self.nth_draw(index, detours, "distract") >= self.rate(Mistake::Distract) {
@@ -341,18 +343,43 @@ impl Agent<'_> {
         }
     }
 
-    /// Mends the first act that is wrong and whose fault it sees.
+    /// Mends the first act that is wrong and whose fault it sees; then does again what was built on it.
     fn mend_what_shows(&self, what: &str) -> Option<Move> {
         let rate = self.rate(Mistake::Missed);
         let wrong = (0..self.plan.acts.len()).filter(|index| self.is_wrong(*index));
-        wrong.filter(|index| self.act_draw(*index, what) >= rate).find_map(|index| {
+        let mended = wrong.filter(|index| self.act_draw(*index, what) >= rate).find_map(|index| {
             if self.unseen(&self.plan.acts[index]) {
                 let ways = &self.plan.renderings[index].narrow;
                 let tries = self.progress.since_act().iter().filter(|kind| matches!(kind, TurnKind::Narrow(_))).count();
                 return ways.get(tries).filter(|_| tries < NARROWINGS).map(|call| Move::Call(call.clone(), Mood::Narrow));
             }
-            self.mend(index)
-        })
+            self.mend(index).filter(|next| !self.is_last(next))
+        });
+        mended.or_else(|| (0..self.plan.acts.len()).find(|index| self.is_stale(*index)).and_then(|index| self.again(index)))
+    }
+
+    /// Whether `next` is the call made last: acts with equal calls cannot be told apart, and once is enough.
+    fn is_last(&self, next: &Move) -> bool {
+        let last = self.conversation.turns.last().and_then(|turn| turn.call.as_ref());
+        matches!(next, Move::Call(call, _) if Some(call) == last)
+    }
+
+    /// Whether something the act builds on was done again after it.
+    fn is_stale(&self, index: usize) -> bool {
+        let Some(turn) = self.progress.last_turn(index) else { return false };
+        let changes = matches!(self.plan.acts[index].role, ActRole::Work | ActRole::Requirement);
+        let redone = |earlier: usize| self.progress.last_turn(earlier).is_some_and(|later| later > turn);
+        changes && (0..index).any(|earlier| self.plan.builds_on(index, earlier) && redone(earlier))
+    }
+
+    /// The act again, as it was played before.
+    fn again(&self, index: usize) -> Option<Move> {
+        let rendering = &self.plan.renderings[index];
+        let call = match self.progress.attempt(index) {
+            Some(Attempt::Wrong) => rendering.wrong.clone(),
+            _ => rendering.right.clone(),
+        };
+        call.map(|call| Move::Call(call, Mood::Repair))
     }
 
     /// Whether the act's effect is wrong or missing, as far as the conversation shows.

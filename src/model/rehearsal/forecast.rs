@@ -1,9 +1,9 @@
 //! Episodes in memory: the teacher against a world in which every act has a canned output. Fast enough to tune parameters with,
 //! and to know the best reachable score of a harness before a search looks for it.
 
-use crate::base::SeedTree;
+use crate::base::{Entry, SeedTree};
 use crate::model::{ChatRequest, ModelError, SamplingParams, ToolChoice};
-use crate::task::{ActRole, Task};
+use crate::task::{ActCall, ActRole, Task};
 use crate::trajectory::{Message, RequestTag, Role, ToolSchema};
 
 use super::RehearsalTeacher;
@@ -27,7 +27,8 @@ pub struct Scene {
     pub tail_bytes: usize,
     /// What an attempt to finish without a look is answered with; `None` accepts it.
     pub self_check: Option<String>,
-    /// Bytes that a look at the initial state prints; what later acts rely on stands anywhere in it.
+    /// Bytes that a look at the initial state prints where it is more than showing one file; what later acts rely on stands anywhere
+    /// in it.
     pub output_bytes: usize,
 }
 
@@ -69,8 +70,7 @@ pub fn forecast(
 }
 
 fn episode(teacher: &RehearsalTeacher, scene: &Scene, task: &Task, seed: u64) -> Result<(bool, u32, u64), ModelError> {
-    let offered: Vec<String> = scene.tools.iter().map(|tool| tool.name.clone()).collect();
-    let plan = Plan::new(task, &offered);
+    let plan = Plan::new(task, &scene.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>());
     let mut request = opening(scene, task, seed);
     let (mut tokens, mut refusals) = (0, 0);
     let mut steps = 0;
@@ -95,7 +95,7 @@ fn episode(teacher: &RehearsalTeacher, scene: &Scene, task: &Task, seed: u64) ->
             }
         }
         let call = conversation.turns.last().and_then(|turn| turn.call.clone());
-        let text = observation(scene, &plan, kind, call.as_ref(), &offered, seed);
+        let text = observation(scene, task, &plan, kind, call.as_ref(), seed);
         push_result(&mut request, id.as_deref(), text);
     }
     let kinds = plan.classify(&Conversation::read(&request).turns);
@@ -139,24 +139,41 @@ fn solved(plan: &Plan<'_>, kinds: &[TurnKind]) -> bool {
     })
 }
 
-fn observation(scene: &Scene, plan: &Plan<'_>, kind: TurnKind, call: Option<&Call>, offered: &[String], seed: u64) -> String {
+fn observation(scene: &Scene, task: &Task, plan: &Plan<'_>, kind: TurnKind, call: Option<&Call>, seed: u64) -> String {
+    let offered = |call: &Call| scene.tools.iter().any(|tool| tool.name == call.name);
     match kind {
         TurnKind::Act(_, Attempt::Broken) => "bash: syntax error\n[exit 2]".to_owned(),
-        TurnKind::Act(index, _) if plan.acts[index].role == ActRole::Inspect => {
-            let facts: Vec<&str> = plan.acts[index..].iter().filter_map(|act| act.evidence.as_deref()).collect();
-            long_output(scene, &facts, &SeedTree::new(seed).child("output").index(index as u64))
-        }
+        TurnKind::Act(index, _) if plan.acts[index].role == ActRole::Inspect => match shown_file(task, &plan.acts[index].call) {
+            Some(text) => cut(scene, text),
+            None => {
+                let facts: Vec<&str> = plan.acts[index..].iter().filter_map(|act| act.evidence.as_deref()).collect();
+                cut(scene, &long_output(scene, &facts, &SeedTree::new(seed).child("output").index(index as u64)))
+            }
+        },
         TurnKind::Narrow(index) => plan.acts[index].evidence.clone().unwrap_or_default(),
-        TurnKind::Gui if call.is_some_and(|call| offered.contains(&call.name)) => "no display: this environment is a terminal".to_owned(),
-        TurnKind::Malformed => "the call does not parse: write valid JSON".to_owned(),
+        TurnKind::Gui if call.is_some_and(offered) => "no display: this environment is a terminal".to_owned(),
+        TurnKind::Malformed => "error: the call does not parse".to_owned(),
         _ => match call {
-            Some(call) if !offered.contains(&call.name) => format!("there is no tool `{}`", call.name),
+            Some(call) if !offered(call) => format!("error: there is no tool `{}`", call.name),
             _ => "ok".to_owned(),
         },
     }
 }
 
-/// An output of `scene.output_bytes` bytes with the facts at random places, cut as the harness cuts it.
+/// The file that a look shows, if that is all it does.
+fn shown_file<'a>(task: &'a Task, call: &ActCall) -> Option<&'a str> {
+    let path = match call {
+        ActCall::Read { path } => path.as_str(),
+        ActCall::Run { command } => command.strip_prefix("cat ")?.trim(),
+        _ => return None,
+    };
+    match task.body().files.get(path) {
+        Some(Entry::File { text, .. }) => Some(text),
+        _ => None,
+    }
+}
+
+/// An output of `scene.output_bytes` bytes with the facts at random places.
 fn long_output(scene: &Scene, facts: &[&str], node: &SeedTree) -> String {
     let lines = scene.output_bytes / 40;
     let mut output: Vec<String> = (0..lines).map(|line| format!("{line:06} . . . . . . . . . . . . . . . .")).collect();
@@ -164,9 +181,13 @@ fn long_output(scene: &Scene, facts: &[&str], node: &SeedTree) -> String {
         let at = usize::try_from(node.index(index as u64).value() % (output.len().max(1) as u64)).unwrap_or(0);
         output.insert(at.min(output.len()), (*fact).to_owned());
     }
-    let text = output.join("\n");
+    output.join("\n")
+}
+
+/// What the harness lets through.
+fn cut(scene: &Scene, text: &str) -> String {
     if text.len() <= scene.head_bytes + scene.tail_bytes {
-        return text;
+        return text.to_owned();
     }
     let head: String = text.chars().take(scene.head_bytes).collect();
     let tail: String = text.chars().skip(text.chars().count().saturating_sub(scene.tail_bytes)).collect();

@@ -34,6 +34,8 @@ mod progress;
 mod rates;
 mod rewriting;
 mod teacher;
+#[cfg(test)]
+mod tests;
 mod voice;
 
 pub use cues::Concept;

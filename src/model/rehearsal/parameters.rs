@@ -141,6 +141,8 @@ struct ProfileSpec {
     #[serde(default)]
     weights: BTreeMap<Concept, Spanned<f64>>,
     #[serde(default)]
+    clutter: BTreeMap<Concept, Spanned<f64>>,
+    #[serde(default)]
     fuss: BTreeMap<Concept, Spanned<f64>>,
 }
 
@@ -258,6 +260,7 @@ impl Checker<'_> {
             prompt_threshold: self.number(&key("prompt_threshold"), &spec.prompt_threshold, 0.0..=1e6)?,
             prompt_slope: self.factor(&key("prompt_slope"), &spec.prompt_slope)?,
             tool_slope: self.factor(&key("tool_slope"), &spec.tool_slope)?,
+            clutter: self.map(&key("clutter"), &spec.clutter, 0.0..=20.0)?,
             fuss: self.map(&key("fuss"), &spec.fuss, 0.0..=1.0)?,
         })
     }
@@ -331,7 +334,11 @@ impl RehearsalParameters {
             profiles.insert(name.clone(), check.profile(name, profile)?);
         }
         if !profiles.contains_key("default") {
-            return check.refuse(spec.profiles.span().start, "profiles", "needs a profile `default` for job types it does not name".to_owned());
+            return check.refuse(
+                spec.profiles.span().start,
+                "profiles",
+                "needs a profile `default` for job types it does not name".to_owned(),
+            );
         }
         Ok(Self {
             hash: hash.to_hex()[..16].to_owned(),

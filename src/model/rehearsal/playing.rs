@@ -39,9 +39,7 @@ pub(super) fn render(call: &ActCall, offered: &[String]) -> Option<(Call, Route)
         ActCall::Edit { path, find, replace } if has("edit_file") => {
             Some((Call::new("edit_file", json!({ "path": path, "find": find, "replace": replace })), Route::Direct))
         }
-        ActCall::Edit { path, find, replace } if has("python") => {
-            python(edit_program(path, find, replace), Route::EditThroughProgram)
-        }
+        ActCall::Edit { path, find, replace } if has("python") => python(edit_program(path, find, replace), Route::EditThroughProgram),
         ActCall::Edit { path, find, replace } if has("bash") => {
             bash(here_document("python3 -", &edit_program(path, find, replace)), Route::EditThroughProgram)
         }
@@ -162,7 +160,10 @@ pub(super) fn narrowings(evidence: &str, files: &Snapshot, look: Option<&ActCall
         let (from, to) = (line.saturating_sub(4).max(1), line + 4 + evidence.matches('\n').count());
         if has("bash") {
             calls.push(Call::new("bash", json!({ "command": format!("sed -n '{from},{to}p' {} | cut -c1-400", quoted(path)) })));
-            calls.push(Call::new("bash", json!({ "command": format!("grep -n -o -F -- {} {} | head -n 5", quoted(first_line), quoted(path)) })));
+            calls.push(Call::new(
+                "bash",
+                json!({ "command": format!("grep -n -o -F -- {} {} | head -n 5", quoted(first_line), quoted(path)) }),
+            ));
         } else if has("read_file") {
             calls.push(Call::new("read_file", json!({ "path": path, "offset": from, "limit": to - from + 1 })));
         }

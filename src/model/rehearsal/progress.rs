@@ -2,7 +2,7 @@
 
 use super::conversation::{Call, Conversation, Turn};
 use super::playing::{self, Mending, Route};
-use crate::task::{Act, ActCall, ActRole, Task};
+use crate::task::{Act, ActCall, ActRole, Probe, Task};
 
 /// How an act was played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub(super) struct Plan<'a> {
     pub(super) acts: &'a [Act],
     pub(super) renderings: Vec<Rendering>,
     pub(super) around: Option<Call>,
+    /// For each act the new files of the result that it names.
+    names: Vec<Vec<&'a str>>,
 }
 
 impl<'a> Plan<'a> {
@@ -60,7 +62,14 @@ impl<'a> Plan<'a> {
                 last_look = Some(&act.call);
             }
         }
-        Self { acts, renderings, around: playing::look_around(offered) }
+        let results = new_files(task);
+        let names = acts.iter().map(|act| results.iter().copied().filter(|path| mentions(&act.call, path)).collect()).collect();
+        Self { acts, renderings, around: playing::look_around(offered), names }
+    }
+
+    /// Whether act `later` builds on a file that act `earlier` makes: it is lost when `earlier` is done again.
+    pub(super) fn builds_on(&self, later: usize, earlier: usize) -> bool {
+        earlier < later && self.names[later].iter().any(|path| self.names[earlier].contains(path))
     }
 
     /// The tools the solution needs.
@@ -141,8 +150,7 @@ fn rendering(act: &Act, task: &Task, last_look: Option<&ActCall>, offered: &[Str
         Mending::Undo(call) => (None, through(&call)),
         Mending::Again => (None, None),
     };
-    let narrow =
-        act.evidence.as_ref().map(|text| playing::narrowings(text, &task.body().files, last_look, offered)).unwrap_or_default();
+    let narrow = act.evidence.as_ref().map(|text| playing::narrowings(text, &task.body().files, last_look, offered)).unwrap_or_default();
     Rendering {
         broken: right.as_ref().map(playing::broken),
         wrong: slip.as_ref().and_then(through),
@@ -152,6 +160,32 @@ fn rendering(act: &Act, task: &Task, last_look: Option<&ActCall>, offered: &[Str
         amend,
         undo,
         narrow,
+    }
+}
+
+/// Files that the check looks at and that are not there at the start.
+fn new_files(task: &Task) -> Vec<&str> {
+    let paths = task.body().check.items.iter().filter_map(|item| match &item.probe {
+        Probe::FileExists { path }
+        | Probe::FileEquals { path, .. }
+        | Probe::FileContains { path, .. }
+        | Probe::FileMatches { path, .. }
+        | Probe::JsonEquals { path, .. }
+        | Probe::LinesEqual { path, .. }
+        | Probe::FileMode { path, .. } => Some(path.as_str()),
+        _ => None,
+    });
+    let mut paths: Vec<&str> = paths.filter(|path| task.body().files.get(path).is_none()).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+fn mentions(call: &ActCall, text: &str) -> bool {
+    match call {
+        ActCall::Run { command } => command.contains(text),
+        ActCall::Python { code } => code.contains(text),
+        ActCall::Write { path, .. } | ActCall::Edit { path, .. } | ActCall::Read { path } => path == text,
     }
 }
 
@@ -177,6 +211,11 @@ impl Progress {
             TurnKind::Act(act, attempt) if *act == index => Some(*attempt),
             _ => None,
         })
+    }
+
+    /// The turn in which the act was played last.
+    pub(super) fn last_turn(&self, index: usize) -> Option<usize> {
+        self.kinds.iter().rposition(|kind| matches!(kind, TurnKind::Act(act, _) if *act == index))
     }
 
     /// Turns since the last one that was an act.

@@ -29,7 +29,7 @@ pub enum Mistake {
     Mental,
     /// Writes a call that does not parse.
     Malformed,
-    /// Repeats a call that failed.
+    /// Repeats a call that failed, or gives up what it was for.
     Loop,
     /// Finishes without a look at the result.
     Unverified,
@@ -95,6 +95,8 @@ pub(super) struct Profile {
     pub(super) prompt_slope: f64,
     /// Load per offered tool that the solution does not need.
     pub(super) tool_slope: f64,
+    /// Load under full guidance, per concept: advice that does not fit the work.
+    pub(super) clutter: BTreeMap<Concept, f64>,
     /// Probability of a look after each change under full guidance, per concept.
     pub(super) fuss: BTreeMap<Concept, f64>,
 }
@@ -121,12 +123,13 @@ impl Situation<'_> {
         (self.strengths.of(concept) * self.profile.weight(concept)).clamp(-1.0, 1.0)
     }
 
-    /// What prompt length and needless tools add up to.
+    /// What prompt length, needless tools and advice that does not fit add up to.
     pub(super) fn load(&self) -> f64 {
         let beyond = (self.prompt_tokens - self.profile.prompt_threshold).max(0.0) / 1000.0;
         #[expect(clippy::cast_precision_loss, reason = "a handful of tools")]
         let tools = self.needless_tools as f64;
-        beyond * self.profile.prompt_slope + tools * self.profile.tool_slope
+        let clutter: f64 = self.profile.clutter.iter().map(|(concept, share)| share * self.strengths.of(*concept).max(0.0)).sum();
+        beyond * self.profile.prompt_slope + tools * self.profile.tool_slope + clutter
     }
 
     /// The rate of `mistake`.

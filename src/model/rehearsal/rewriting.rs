@@ -102,9 +102,9 @@ fn split_genes(text: &str) -> (BTreeMap<String, Value>, String) {
     let mut genes = BTreeMap::new();
     let mut rest = String::new();
     for line in text.lines() {
-        let gene = line.split_once(" = ").filter(|(path, _)| {
-            path.contains('.') && path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
-        });
+        let gene = line
+            .split_once(" = ")
+            .filter(|(path, _)| path.contains('.') && path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-')));
         match gene.and_then(|(path, value)| Some((path, serde_json::from_str(value).ok()?))) {
             Some((path, value)) => {
                 genes.insert(path.to_owned(), value);
@@ -166,7 +166,12 @@ impl EditRule {
             Change::Set(value) => value.clone(),
             Change::Scale { factor, bound } => {
                 let old = known.and_then(Value::as_u64)?;
-                #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded small numbers")]
+                #[expect(
+                    clippy::cast_precision_loss,
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "bounded small numbers"
+                )]
                 let new = ((old as f64 * factor).round() as u64).min(*bound);
                 Value::from(new.max(1))
             }

@@ -53,7 +53,8 @@ impl RehearsalTeacher {
         let Some(task) = self.tasks.get(&id) else {
             return Err(permanent(format!("the rehearsal teacher has no solution for task {id}: give it the tasks of the experiment")));
         };
-        let conversation = Conversation::read(request);
+        let summarises = self.asks_for_summary(request);
+        let conversation = if summarises { Conversation::transcript(request) } else { Conversation::read(request) };
         let plan = Plan::new(task, &conversation.offered);
         let progress = Progress::read(&plan, &conversation);
         let Some(profile) = self.parameters.profile(task.job_type().as_str()) else {
@@ -62,7 +63,7 @@ impl RehearsalTeacher {
         let situation = self.situation(request, &conversation, &plan, profile);
         let root = SeedTree::new(request.tag.seed).child(&id.to_string());
         let agent = Agent { task, plan: &plan, conversation: &conversation, progress, situation, root, step: request.tag.step };
-        if self.asks_for_summary(request, &conversation) {
+        if summarises {
             let text = note_text(&conversation.instruction, agent.progress.frontier, &agent.facts_ahead());
             return Ok(reply_of(request, Message::text(Role::Assistant, text), StopReason::Stop));
         }
@@ -71,13 +72,7 @@ impl RehearsalTeacher {
         Ok(reply_of(request, message, stop))
     }
 
-    fn situation<'a>(
-        &'a self,
-        request: &ChatRequest,
-        conversation: &Conversation,
-        plan: &Plan<'_>,
-        profile: &'a Profile,
-    ) -> Situation<'a> {
+    fn situation<'a>(&'a self, request: &ChatRequest, conversation: &Conversation, plan: &Plan<'_>, profile: &'a Profile) -> Situation<'a> {
         let parameters = &self.parameters;
         let mut strengths = Strengths::read(&parameters.cues, &conversation.guidance, parameters.first_cue);
         // A repair text of the retry policy is guidance, too, at the moment it is read.
@@ -97,10 +92,9 @@ impl RehearsalTeacher {
         }
     }
 
-    fn asks_for_summary(&self, request: &ChatRequest, conversation: &Conversation) -> bool {
-        request.tools.is_empty()
-            && conversation.form == Form::Native
-            && request.messages.iter().any(|message| self.parameters.rewrite.summary_marker.is_match(&message.joined_text()))
+    fn asks_for_summary(&self, request: &ChatRequest) -> bool {
+        let mut system = request.messages.iter().filter(|message| message.role == Role::System);
+        request.tools.is_empty() && system.any(|message| self.parameters.rewrite.summary_marker.is_match(&message.joined_text()))
     }
 }
 
