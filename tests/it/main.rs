@@ -2,5 +2,7 @@
 
 mod endpoints;
 mod episodes;
+mod hostile;
 mod mock_llm;
+mod session;
 mod tasks;
