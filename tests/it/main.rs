@@ -1,3 +1,5 @@
 //! Integration tests: one binary, a module per subject.
 
+mod hostile;
+mod session;
 mod tasks;
