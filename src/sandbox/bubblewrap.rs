@@ -88,12 +88,7 @@ impl Sandbox for Bubblewrap {
         NAME
     }
 
-    async fn start(
-        &self,
-        policy: &Policy,
-        files: &Snapshot,
-        helpers: &BTreeMap<String, String>,
-    ) -> Result<Box<dyn Session>, SandboxError> {
+    async fn start(&self, policy: &Policy, files: &Snapshot, helpers: &BTreeMap<String, String>) -> Result<Box<dyn Session>, SandboxError> {
         let owner = if rustix::process::geteuid().is_root() { Owner::Id(NOBODY) } else { Owner::Caller };
         let folder = self.ground.session(helpers)?;
         let jail = Namespaces {
@@ -126,7 +121,17 @@ impl Namespaces {
         let ours = |path: PathBuf| path.into_os_string();
         let mut arguments: Vec<std::ffi::OsString> = Vec::new();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(std::ffi::OsString::from));
-        add(&["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--uid", "1000", "--gid", "1000"]);
+        add(&[
+            "--unshare-all",
+            "--unshare-user",
+            "--disable-userns",
+            "--die-with-parent",
+            "--new-session",
+            "--uid",
+            "1000",
+            "--gid",
+            "1000",
+        ]);
         add(&["--hostname", "sandbox", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin"]);
         add(&["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev"]);
         add(&["--size", "16777216", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]);
@@ -135,7 +140,8 @@ impl Namespaces {
         arguments.extend([ours(self.ground.etc()), "/etc".into(), "--ro-bind".into(), ours(self.ground.shell()), "/run/shell".into()]);
         arguments.extend(["--ro-bind".into(), ours(self.folder.path().to_owned()), SESSION.into()]);
         arguments.extend(
-            ["--remount-ro", "/", "--", "/run/shell/bash", "--noediting", "--norc", "--noprofile", "-i", "+m"].map(std::ffi::OsString::from),
+            ["--remount-ro", "/", "--", "/run/shell/bash", "--noediting", "--norc", "--noprofile", "-i", "+m"]
+                .map(std::ffi::OsString::from),
         );
         arguments
     }

@@ -131,12 +131,7 @@ impl Sandbox for Landlock {
         NAME
     }
 
-    async fn start(
-        &self,
-        policy: &Policy,
-        files: &Snapshot,
-        helpers: &BTreeMap<String, String>,
-    ) -> Result<Box<dyn Session>, SandboxError> {
+    async fn start(&self, policy: &Policy, files: &Snapshot, helpers: &BTreeMap<String, String>) -> Result<Box<dyn Session>, SandboxError> {
         let folder = self.ground.session(helpers)?;
         let user = Lease::take()?;
         let own = |name: &str| own_folder(&folder.path().join(name), user.as_ref().map(|lease| lease.0));

@@ -13,12 +13,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::capture::Capture;
+use super::SandboxError;
 use super::cage::Cage;
+use super::capture::Capture;
 use super::launch::Streams;
 use super::processes;
 use super::session::io_error;
-use super::SandboxError;
 
 /// How long a shell may take to start. Far more than it needs on a loaded machine.
 const START: Duration = Duration::from_secs(20);
@@ -80,7 +80,13 @@ impl Shell {
     }
 
     /// Runs the command that lies in `folder`, as the shell sees it.
-    pub(super) async fn run(&mut self, folder: &str, limit: Duration, cage: &dyn Cage, output: &mut Capture) -> Result<Finish, SandboxError> {
+    pub(super) async fn run(
+        &mut self,
+        folder: &str,
+        limit: Duration,
+        cage: &dyn Cage,
+        output: &mut Capture,
+    ) -> Result<Finish, SandboxError> {
         self.serial += 1;
         // The shell's other children are jobs of earlier commands: they outlive a timeout.
         let others = processes::children(cage.shell());
@@ -158,7 +164,8 @@ impl Shell {
     /// What was written before the status was, and no more: a job in the background may write for ever.
     fn drain(&mut self, output: &mut Capture) -> Result<(), SandboxError> {
         let failed = |source| io_error("reading the rest of an output", source);
-        let mut left = usize::try_from(rustix::io::ioctl_fionread(&self.streams.output).map_err(|error| failed(error.into()))?).unwrap_or(0);
+        let mut left =
+            usize::try_from(rustix::io::ioctl_fionread(&self.streams.output).map_err(|error| failed(error.into()))?).unwrap_or(0);
         let mut chunk = vec![0; left.min(64 * 1024)];
         while left > 0 {
             let room = left.min(chunk.len());
