@@ -61,22 +61,26 @@ pub enum StepResult {
 }
 
 /// Why a proposal was not evaluated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Refusal {
     /// The child is its parent.
+    #[error("the edit changes nothing")]
     NoChange,
     /// The lineage has the child already.
+    #[error("the lineage has {} already", harness.short())]
     Duplicate {
         /// The child.
         harness: HarnessId,
     },
     /// The operator produced something that is not a harness, or that breaks a rule for edits.
+    #[error("not a valid edit: {reason}")]
     Invalid {
         /// What is wrong.
         reason: String,
     },
     /// The operator's model could not be reached or answered nonsense.
+    #[error("the rewriting model failed: {reason}")]
     OperatorFault {
         /// What happened.
         reason: String,
@@ -98,6 +102,8 @@ pub struct Evaluation {
     pub faulted: u32,
     /// Attempts that faulted, whether or not a later one was scored.
     pub faulted_attempts: u32,
+    /// What episodes that stayed faulted cost.
+    pub lost: Amount,
 }
 
 /// What a committed step changed.

@@ -1,1 +1,8 @@
 //! Integration tests: one binary, a module per subject.
+
+mod endpoints;
+mod episodes;
+mod hostile;
+mod mock_llm;
+mod session;
+mod tasks;
