@@ -21,7 +21,8 @@ pub(super) enum Verbosity {
 impl Output {
     /// Looks at the process's streams.
     pub(super) fn new(verbosity: Verbosity) -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        let plain =
+            std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || std::env::var("TERM").is_ok_and(|term| term == "dumb");
         Self { quiet: verbosity == Verbosity::Quiet, terminal: std::io::stderr().is_terminal() && !plain }
     }
 

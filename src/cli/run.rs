@@ -67,7 +67,10 @@ pub(super) async fn resume(args: &ResumeArgs, output: &Output) -> Result<(), Fai
     let meta = store.reader().and_then(|reader| reader.meta()).map_err(|error| store_failure(&error, &args.folder))?;
     let now = session.teacher.model.id();
     if meta.model.fingerprint != now.fingerprint {
-        let message = format!("the run was made with the model `{}`, but `{}` is what its experiment opens now", meta.model.fingerprint, now.fingerprint);
+        let message = format!(
+            "the run was made with the model `{}`, but `{}` is what its experiment opens now",
+            meta.model.fingerprint, now.fingerprint
+        );
         return Err(Failure::new(FailureKind::Run, message).hint("use the program and the parameters the run was made with"));
     }
     play(&session, &store, &args.folder, output).await
@@ -135,9 +138,9 @@ fn default_folder(experiment: &Experiment) -> PathBuf {
 pub(super) fn store_failure(error: &StoreError, folder: &Path) -> Failure {
     let failure = Failure::from_error(FailureKind::Run, error);
     match error {
-        StoreError::Exists { .. } => failure
-            .hint(format!("`harness-evo resume {}` goes on with it", folder.display()))
-            .hint("or name another folder with --out"),
+        StoreError::Exists { .. } => {
+            failure.hint(format!("`harness-evo resume {}` goes on with it", folder.display())).hint("or name another folder with --out")
+        }
         _ => failure,
     }
 }

@@ -11,7 +11,8 @@ use super::models::OpenedModel;
 use crate::config::Experiment;
 use crate::evaluation::{Attempts, EvaluationError, Evaluator, ModelPlayer};
 use crate::evolution::{
-    Comparison, ComparisonRow, DriveEnd, DriveError, FinaleError, ModelRewriter, Rewriter, Role, RunEvent, Search, SearchSpace, StopSignals, compare, drive,
+    Comparison, ComparisonRow, DriveEnd, DriveError, FinaleError, ModelRewriter, Rewriter, Role, RunEvent, Search, SearchSpace,
+    StopSignals, compare, drive,
 };
 use crate::report::Reporter;
 use crate::sandbox::Sandbox;
@@ -205,9 +206,8 @@ fn drive_failure(error: &DriveError, folder: &Path) -> Failure {
         DriveError::Evaluation(EvaluationError::AllFaults { .. }) => Failure::from_error(FailureKind::Environment, error)
             .hint("`harness-evo doctor` looks at sandbox and endpoint")
             .hint(format!("when it is repaired, `{resume}` goes on")),
-        DriveError::Journal(_) | DriveError::Evaluation(EvaluationError::Log(_)) => {
-            Failure::from_error(FailureKind::Run, error).hint(format!("free some space, then `{resume}` goes on; nothing that was committed is lost"))
-        }
+        DriveError::Journal(_) | DriveError::Evaluation(EvaluationError::Log(_)) => Failure::from_error(FailureKind::Run, error)
+            .hint(format!("free some space, then `{resume}` goes on; nothing that was committed is lost")),
         DriveError::Search(_) | DriveError::Evaluation(EvaluationError::Worker(_)) => Failure::from_error(FailureKind::Other, error),
     }
 }
