@@ -32,6 +32,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::cage::{Cage, DiskUse, mib};
 use super::ground::{Ground, SessionFolder};
+use super::launch::close_all_but;
 use super::live::{Files, Jail, LiveSession, Started, shell_status};
 use super::session::io_error;
 use super::workspace::Owner;
@@ -88,12 +89,7 @@ impl Sandbox for Bubblewrap {
         NAME
     }
 
-    async fn start(
-        &self,
-        policy: &Policy,
-        files: &Snapshot,
-        helpers: &BTreeMap<String, String>,
-    ) -> Result<Box<dyn Session>, SandboxError> {
+    async fn start(&self, policy: &Policy, files: &Snapshot, helpers: &BTreeMap<String, String>) -> Result<Box<dyn Session>, SandboxError> {
         let owner = if rustix::process::geteuid().is_root() { Owner::Id(NOBODY) } else { Owner::Caller };
         let folder = self.ground.session(helpers)?;
         let jail = Namespaces {
@@ -126,7 +122,17 @@ impl Namespaces {
         let ours = |path: PathBuf| path.into_os_string();
         let mut arguments: Vec<std::ffi::OsString> = Vec::new();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(std::ffi::OsString::from));
-        add(&["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--uid", "1000", "--gid", "1000"]);
+        add(&[
+            "--unshare-all",
+            "--unshare-user",
+            "--disable-userns",
+            "--die-with-parent",
+            "--new-session",
+            "--uid",
+            "1000",
+            "--gid",
+            "1000",
+        ]);
         add(&["--hostname", "sandbox", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin"]);
         add(&["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev"]);
         add(&["--size", "16777216", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]);
@@ -135,7 +141,8 @@ impl Namespaces {
         arguments.extend([ours(self.ground.etc()), "/etc".into(), "--ro-bind".into(), ours(self.ground.shell()), "/run/shell".into()]);
         arguments.extend(["--ro-bind".into(), ours(self.folder.path().to_owned()), SESSION.into()]);
         arguments.extend(
-            ["--remount-ro", "/", "--", "/run/shell/bash", "--noediting", "--norc", "--noprofile", "-i", "+m"].map(std::ffi::OsString::from),
+            ["--remount-ro", "/", "--", "/run/shell/bash", "--noediting", "--norc", "--noprofile", "-i", "+m"]
+                .map(std::ffi::OsString::from),
         );
         arguments
     }
@@ -171,8 +178,12 @@ impl Jail for Namespaces {
         if let Owner::Id(id) = self.owner {
             command.uid(id).gid(id);
         }
-        keep_open(&mut command, filter);
+        close_all_but(&mut command, Some(filter));
         Ok(command)
+    }
+
+    fn limits(&self) -> String {
+        limits::command(&self.policy, u64::from(self.policy.processes))
     }
 
     fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError> {
@@ -181,7 +192,6 @@ impl Jail for Namespaces {
         let pid = Pid::from_raw(init).ok_or_else(missing)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| io_error("taking hold of a sandbox", error))?;
         let inside = *processes::children(init).first().ok_or_else(missing)?;
-        limits::set(inside, &self.policy, u64::from(self.policy.processes))?;
         let open = |path: &str| {
             let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::open(format!("/proc/{inside}/root{path}"), flags, Mode::empty())
@@ -206,15 +216,6 @@ impl Jail for Namespaces {
 
     fn files(&self) -> Files {
         Files::Carried
-    }
-}
-
-#[expect(unsafe_code, reason = "a descriptor stays open across exec only if the child says so")]
-fn keep_open(command: &mut Command, file: File) {
-    let keep = move || Ok(rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty())?);
-    // SAFETY: the closure makes one system call on a descriptor it owns; it allocates nothing and takes no lock.
-    unsafe {
-        command.pre_exec(keep);
     }
 }
 

@@ -38,11 +38,8 @@ impl Capture {
             let whole = [self.head, tail].concat();
             return (String::from_utf8_lossy(&whole).into_owned(), 0);
         }
-        let text = format!(
-            "{}\n[... {omitted} bytes left out ...]\n{}",
-            String::from_utf8_lossy(&self.head),
-            String::from_utf8_lossy(&tail)
-        );
+        let text =
+            format!("{}\n[... {omitted} bytes left out ...]\n{}", String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&tail));
         (text, omitted)
     }
 }

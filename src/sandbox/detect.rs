@@ -105,7 +105,8 @@ fn landlock_interface() -> Finding {
 
 /// Whether memory could be bounded by the kernel. Nothing hangs on it: the guard bounds it everywhere.
 fn control_group() -> Finding {
-    let version2 = std::fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").is_ok_and(|text| text.split_whitespace().any(|word| word == "memory"));
+    let version2 =
+        std::fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").is_ok_and(|text| text.split_whitespace().any(|word| word == "memory"));
     let version1 = Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists();
     match (version2, version1) {
         (true, _) => Finding::Works("version 2 has the memory controller; not used, memory is summed over processes".to_owned()),

@@ -148,7 +148,10 @@ const COPIED: [&str; 5] = ["ld.so.cache", "magic", "mime.types", "services", "pr
 fn lay_etc(etc: &Path) -> io::Result<()> {
     open_folder(etc)?;
     for (name, text) in [
-        ("passwd", "root:x:0:0:root:/root:/bin/sh\nagent:x:1000:1000:agent:/home/agent:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
+        (
+            "passwd",
+            "root:x:0:0:root:/root:/bin/sh\nagent:x:1000:1000:agent:/home/agent:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+        ),
         ("group", "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n"),
         ("hosts", "127.0.0.1 localhost\n"),
         ("hostname", "sandbox\n"),
