@@ -88,6 +88,13 @@ pub struct Genome {
 }
 
 impl Genome {
+    /// The default genome with `tools` offered. With at least a tool that can act and `finish` it is valid; without tools,
+    /// as [`Genome::default`] has it, none is.
+    #[must_use]
+    pub fn offering(tools: impl IntoIterator<Item = ToolName>) -> Self {
+        Self { tools: tools.into_iter().map(|tool| (tool, ToolGene::default())).collect(), ..Self::default() }
+    }
+
     /// Every gene with its value, by address.
     ///
     /// # Errors

@@ -201,8 +201,7 @@ fn rules_between_genes_name_the_gene() {
 fn a_file_names_its_template_and_what_is_missing_has_its_default() {
     let template = parse("some/dir/my-own.toml", "[tools]\nbash = {}\nfinish = {}\n").unwrap();
     assert_eq!(template.name, "my-own");
-    let tools = BTreeMap::from([ToolName::Bash, ToolName::Finish].map(|tool| (tool, ToolGene::default())));
-    assert_eq!(template.harness.genome(), &Genome { tools, ..Genome::default() });
+    assert_eq!(template.harness.genome(), &Genome::offering([ToolName::Bash, ToolName::Finish]));
     let missing = load(std::path::Path::new("no/such/file.toml")).unwrap_err().to_string();
     assert!(missing.starts_with("no/such/file.toml: cannot be read"), "{missing}");
 }

@@ -1,4 +1,5 @@
 //! One HTTP exchange with an endpoint: bounded in time and size, its failures sorted into [`ModelError`]. Nothing is retried.
+//! The system's proxy settings hold for all endpoints but those on this machine.
 
 use std::time::Duration;
 
@@ -207,6 +208,8 @@ fn build_client(config: &EndpointConfig, headers: HeaderMap) -> Result<Client, r
         .user_agent(concat!("harness-evo/", env!("CARGO_PKG_VERSION")))
         .default_headers(headers)
         .connect_timeout(config.timeouts.connect())
+        // Below the five seconds after which uvicorn (vLLM, SGLang) and Node close idle connections: a request never meets the close.
+        .pool_idle_timeout(Duration::from_secs(4))
         // A redirect would carry the key to another host, or turn the request into a GET.
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never());

@@ -159,6 +159,19 @@ async fn nobody_listening_is_transient() {
 }
 
 #[tokio::test]
+async fn an_address_that_says_https_where_none_is_spoken_is_transient() {
+    let server = ScriptedServer::start(vec![Act::Send(answer("400 Bad Request", "", "{}"))]).await;
+    let base_url = server.base_url().replace("http:", "https:");
+    let model = match connect(&config(&base_url), Some(Secret::new(KEY).unwrap()), Arc::new(NoBlobs)) {
+        Ok(model) => model,
+        // A machine without CA certificates.
+        Err(error) => return assert!(matches!(&error, EndpointError::Client { .. }), "{error}"),
+    };
+    let error = model.complete(&request()).await.unwrap_err();
+    assert!(matches!(&error, ModelError::Transient { message, .. } if message.contains("first_byte_ms")), "{error}");
+}
+
+#[tokio::test]
 async fn a_model_is_reachable_by_the_list_or_by_a_reply() {
     let key = Secret::new(KEY).unwrap();
     let list = answer("200 OK", "", r#"{"data":[{"id":"probe"}]}"#);

@@ -16,6 +16,7 @@ mod openai_wire;
 mod reachability;
 mod recording;
 mod refusal;
+pub mod rehearsal;
 mod retry;
 mod retry_after;
 mod scripted;

@@ -135,4 +135,28 @@ mod tests {
             assert_eq!(redact(text, &[]), text);
         }
     }
+
+    #[test]
+    fn every_text_of_a_trajectory_is_redacted() {
+        use super::super::{Boundary, Fault, Message, Outcome, Role, ToolCall};
+        let hash = blake3::hash(b"any");
+        let leak = "it is abcdefgh";
+        let call = ToolCall { id: "c".to_owned(), name: "bash".to_owned(), arguments: leak.to_owned() };
+        let message = Message { reasoning: Some(leak.to_owned()), tool_calls: vec![call], ..Message::text(Role::Assistant, leak) };
+        let fault = Fault { boundary: Boundary::Provider, message: leak.to_owned() };
+        let mut trajectory = Trajectory {
+            harness: crate::harness::HarnessId::from_hash(&hash),
+            model: "m".to_owned(),
+            task: crate::task::TaskId::from_hash(&hash),
+            seed: 0,
+            tools: Vec::new(),
+            messages: vec![message],
+            usage: Vec::new(),
+            outcome: Outcome::Faulted { fault },
+        };
+        redact_trajectory(&mut trajectory, &["abcdefgh"]);
+        let json = serde_json::to_string(&trajectory).unwrap();
+        assert!(!json.contains("abcdefgh"));
+        assert_eq!(json.matches("it is [redacted]").count(), 4);
+    }
 }

@@ -8,6 +8,8 @@ mod normalise_records;
 mod pivot_table;
 mod reconcile_ledgers;
 mod series_gaps;
+#[cfg(test)]
+mod tests;
 mod top_ranking;
 
 use super::Workflow;
