@@ -33,6 +33,11 @@ pub enum SandboxError {
     Workspace(String),
 }
 
+/// A failed system call, with what was being done.
+pub(super) fn io_error(doing: impl Into<String>, source: impl Into<std::io::Error>) -> SandboxError {
+    SandboxError::Io { doing: doing.into(), source: source.into() }
+}
+
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
