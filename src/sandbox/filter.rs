@@ -78,7 +78,17 @@ impl From<seccompiler::BackendError> for FilterError {
 
 /// What is refused where namespaces keep processes together.
 pub(super) fn inside_namespaces() -> Result<BpfProgram, FilterError> {
-    program(every(REFUSED), libc::EPERM)
+    let mut refused = every(REFUSED);
+    // Other families (vsock, for one) do not end at a network namespace.
+    let known = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let other: Result<Vec<_>, FilterError> =
+        known.into_iter().map(|family| Ok(argument(0, SeccompCmpOp::Ne, family.unsigned_abs().into())?)).collect();
+    refused.insert(libc::SYS_socket, vec![SeccompRule::new(other?)?]);
+    program(refused, libc::EPERM)
+}
+
+fn argument(index: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, FilterError> {
+    Ok(SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value)?)
 }
 
 /// The programs for a sandbox without namespaces, to be applied in this order.
@@ -88,7 +98,6 @@ pub(super) fn inside_namespaces() -> Result<BpfProgram, FilterError> {
 pub(super) fn without_namespaces() -> Result<Vec<BpfProgram>, FilterError> {
     let mut refused = every(REFUSED);
     refused.extend(every(&[libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4]));
-    let argument = |index, op, value| SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value);
     let only = |condition| SeccompRule::new(vec![condition]);
     // A datagram socket of a pair could still be addressed to a service of the host.
     refused.insert(
