@@ -44,6 +44,55 @@ struct Record<'a> {
     origin: usize,
 }
 
+/// What people are known by, `owners` times.
+fn keys(dice: &mut Dice, key: &str, owners: usize) -> Vec<String> {
+    let people = dice.picks(PEOPLE, owners);
+    people
+        .iter()
+        .map(|name| {
+            if key == "email" {
+                format!("{}@{}.example", name.to_lowercase(), dice.pick(WORDS))
+            } else {
+                format!("{}.{}", name.to_lowercase(), dice.number(10, 99))
+            }
+        })
+        .collect()
+}
+
+/// One to four records of every owner, in the order of the file.
+fn records(dice: &mut Dice, owners: usize) -> Vec<Record<'static>> {
+    let year = dice.number(2019, 2025);
+    let mut records = Vec::new();
+    for owner in 0..owners {
+        // The first two keys are tied on the date; for the others chance decides, with different origins.
+        let copies = if owner < 2 { 2 } else { dice.count(1, 4) };
+        let mut ranks = [0, 1, 2, 3];
+        dice.shuffle(&mut ranks);
+        let same = format!("{year}-{:02}-{:02}", dice.number(1, 12), dice.number(1, 28));
+        for rank in &ranks[..copies] {
+            let date = if owner < 2 || dice.chance(30) {
+                same.clone()
+            } else {
+                format!("{year}-{:02}-{:02}", dice.number(1, 12), dice.number(1, 28))
+            };
+            records.push(Record { no: 0, owner, town: dice.pick(PLACES), date, origin: *rank });
+        }
+    }
+    dice.shuffle(&mut records);
+    let mut no = dice.number(5, 90);
+    for record in &mut records {
+        record.no = no;
+        no += dice.number(1, 9);
+    }
+    dice.shuffle(&mut records);
+    // Of the first tied pair the less trusted record comes first, so that taking the first one goes wrong.
+    let pair: Vec<usize> = (0..records.len()).filter(|i| records[*i].owner == 0).collect();
+    if records[pair[0]].origin < records[pair[1]].origin {
+        records.swap(pair[0], pair[1]);
+    }
+    records
+}
+
 fn instruction(dice: &mut Dice, [input, output, removed, key, updated, origin, doc]: [&str; 7]) -> String {
     let constraints = [
         format!("Keep the record with the latest `{updated}`; if several share that date, the one whose {origin} is trusted most ({doc})."),
@@ -75,48 +124,10 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         dice.pick(&["origin", "source", "system"]),
     );
     let origins = dice.picks(WORDS, 4);
-    let year = dice.number(2019, 2025);
     let owners = dice.count(9, 18);
-    let people = dice.picks(PEOPLE, owners);
-    let keys: Vec<String> = people
-        .iter()
-        .map(|name| {
-            if key == "email" {
-                format!("{}@{}.example", name.to_lowercase(), dice.pick(WORDS))
-            } else {
-                format!("{}.{}", name.to_lowercase(), dice.number(10, 99))
-            }
-        })
-        .collect();
+    let keys = keys(dice, key, owners);
 
-    let mut records = Vec::new();
-    for owner in 0..keys.len() {
-        // The first two keys are tied on the date; for the others chance decides, with different origins.
-        let copies = if owner < 2 { 2 } else { dice.count(1, 4) };
-        let mut ranks = [0, 1, 2, 3];
-        dice.shuffle(&mut ranks);
-        let same = format!("{year}-{:02}-{:02}", dice.number(1, 12), dice.number(1, 28));
-        for rank in &ranks[..copies] {
-            let date = if owner < 2 || dice.chance(30) {
-                same.clone()
-            } else {
-                format!("{year}-{:02}-{:02}", dice.number(1, 12), dice.number(1, 28))
-            };
-            records.push(Record { no: 0, owner, town: dice.pick(PLACES), date, origin: *rank });
-        }
-    }
-    dice.shuffle(&mut records);
-    let mut no = dice.number(5, 90);
-    for record in &mut records {
-        record.no = no;
-        no += dice.number(1, 9);
-    }
-    dice.shuffle(&mut records);
-    // Of the first tied pair the less trusted record comes first, so that taking the first one goes wrong.
-    let pair: Vec<usize> = (0..records.len()).filter(|i| records[*i].owner == 0).collect();
-    if records[pair[0]].origin < records[pair[1]].origin {
-        records.swap(pair[0], pair[1]);
-    }
+    let records = records(dice, keys.len());
 
     let mut data = format!("no,{key},town,{updated},{origin}\n");
     for record in &records {

@@ -31,13 +31,74 @@ with open('@output@', 'a') as target:
     target.write(f'TOTAL,{sum(int(row[1]) for row in rows)},{sum((Decimal(row[2]) for row in rows), Decimal(0)):.2f}\\n')
 ";
 
-fn instruction(dice: &mut Dice, [input, output, group, amount, doc, header]: [&str; 6], spelling: Option<String>) -> String {
+/// Whether group names are written in one way.
+#[derive(Clone, Copy, PartialEq)]
+enum Spelling {
+    Even,
+    Varied,
+}
+
+/// The file, and rows and cents of every group without the void ones.
+fn orders<'a>(
+    dice: &mut Dice,
+    [group, status, amount, delimiter, void]: [&str; 5],
+    names: &[&'a str],
+    spelling: Spelling,
+) -> (String, BTreeMap<&'a str, (i64, i64)>) {
+    let untidy = spelling == Spelling::Varied;
+    let columns = dice.picks(&["id", group, status, amount, "entered_by"], 5);
+    let mut lines = vec![columns.join(delimiter)];
+    let mut sums: BTreeMap<&'a str, (i64, i64)> = BTreeMap::new();
+    for number in 0..dice.count(24, 70) {
+        // The first rows make sure that every group counts and that leaving the void rows in would show.
+        let is_void = number < 3 || (number >= 9 && dice.chance(15));
+        let name = if (3..9).contains(&number) { names[number % names.len()] } else { dice.pick(names) };
+        let cents = dice.number(250, 99_999);
+        let is_empty = !is_void && number >= 9 && dice.chance(8);
+        if !is_void {
+            let sum = sums.entry(name).or_default();
+            *sum = (sum.0 + 1, sum.1 + if is_empty { 0 } else { cents });
+        }
+        let shown = match dice.number(0, 3) {
+            0 if untidy => name.to_uppercase(),
+            1 if untidy => format!(" {name} "),
+            _ => name.to_owned(),
+        };
+        let cells = columns.iter().map(|column| match *column {
+            "id" => (4001 + number).to_string(),
+            "entered_by" => dice.pick(WORDS).to_owned(),
+            column if column == group => shown.clone(),
+            column if column == status => {
+                if is_void {
+                    void.to_owned()
+                } else {
+                    dice.pick(&["open", "paid", "sent"]).to_owned()
+                }
+            }
+            _ => {
+                if is_empty {
+                    String::new()
+                } else {
+                    money(cents)
+                }
+            }
+        });
+        lines.push(cells.collect::<Vec<_>>().join(delimiter));
+    }
+    // The first nine rows must not stand together.
+    let (header, rows) = lines.split_at_mut(1);
+    dice.shuffle(rows);
+    let data = format!("{}\n{}\n", header[0], rows.join("\n"));
+    (data, sums)
+}
+
+fn instruction(dice: &mut Dice, [input, output, group, amount, doc, header]: [&str; 6], remark: Option<String>) -> String {
     let mut constraints = vec![
         format!("Test entries do not count; {doc} says how to recognise them."),
         "Sort by total from high to low, equal totals by name.".to_owned(),
         "The last line is the grand total: TOTAL, the number of rows, the sum (`TOTAL,<rows>,<sum>`).".to_owned(),
     ];
-    constraints.extend(spelling);
+    constraints.extend(remark);
     let intro = match dice.number(0, 2) {
         0 => format!(
             "Sum the column `{amount}` of {input} for each {group} and write the result to {output}, comma separated, with the header `{header}` and two decimals. An empty {amount} is 0."
@@ -60,7 +121,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let (status, amount) = (dice.pick(&["status", "state", "flag"]), dice.pick(&["amount", "net", "value", "charge"]));
     let (delimiter, delimiter_code) = [(",", ","), (";", ";"), ("|", "|"), ("\t", "\\t")][dice.count(0, 3)];
     let void = dice.code();
-    let untidy = dice.chance(45);
+    let spelling = if dice.chance(45) { Spelling::Varied } else { Spelling::Even };
+    let untidy = spelling == Spelling::Varied;
     let names = dice.picks(
         if group == "product" {
             GOODS
@@ -73,49 +135,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     );
     let names = &names[..dice.count(3, 6)];
 
-    let columns = dice.picks(&["id", group, status, amount, "entered_by"], 5);
-    let mut lines = vec![columns.join(delimiter)];
-    let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
-    for number in 0..dice.count(24, 70) {
-        // The first rows make sure that every group counts and that leaving the void rows in would show.
-        let is_void = number < 3 || (number >= 9 && dice.chance(15));
-        let name = if (3..9).contains(&number) { names[number % names.len()] } else { dice.pick(names) };
-        let cents = dice.number(250, 99_999);
-        let is_empty = !is_void && number >= 9 && dice.chance(8);
-        if !is_void {
-            let sum = sums.entry(name).or_default();
-            *sum = (sum.0 + 1, sum.1 + if is_empty { 0 } else { cents });
-        }
-        let shown = match dice.number(0, 3) {
-            0 if untidy => name.to_uppercase(),
-            1 if untidy => format!(" {name} "),
-            _ => name.to_owned(),
-        };
-        let cells = columns.iter().map(|column| match *column {
-            "id" => (4001 + number).to_string(),
-            "entered_by" => dice.pick(WORDS).to_owned(),
-            column if column == group => shown.clone(),
-            column if column == status => {
-                if is_void {
-                    void.clone()
-                } else {
-                    dice.pick(&["open", "paid", "sent"]).to_owned()
-                }
-            }
-            _ => {
-                if is_empty {
-                    String::new()
-                } else {
-                    money(cents)
-                }
-            }
-        });
-        lines.push(cells.collect::<Vec<_>>().join(delimiter));
-    }
-    // The first nine rows must not stand together.
-    let (header, rows) = lines.split_at_mut(1);
-    dice.shuffle(rows);
-    let data = format!("{}\n{}\n", header[0], rows.join("\n"));
+    let signs = [group, status, amount, delimiter, &void];
+    let (data, sums) = orders(dice, signs, names, spelling);
 
     let key = format!("Rows whose {status} is `{void}` are test entries and never count in any report.");
     let doc = format!("docs/{}.md", dice.pick(&["data_notes", "handbook", "readme", "conventions"]));
@@ -158,8 +179,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(fill(TOTAL, &[("output", &output)]))));
     draft.act(verify(&format!("cat {output}")));
 
-    let spelling =
+    let remark =
         untidy.then(|| format!("Spelling of the {group} varies in case and surrounding blanks; write it in lower case without blanks."));
-    let instruction = instruction(dice, [&input, &output, group, amount, &doc, &header], spelling);
+    let instruction = instruction(dice, [&input, &output, group, amount, &doc, &header], remark);
     draft.body("data", "group-totals", instruction)
 }

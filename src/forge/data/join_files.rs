@@ -34,6 +34,35 @@ with open('@unmatched@', 'w') as target:
         target.write(key + '\\n')
 ";
 
+/// Number, id, item and quantity; at least two ids are unknown.
+fn orders<'a>(dice: &mut Dice, known: &'a [String], unknown: &'a [String]) -> Vec<(i64, &'a str, &'static str, i64)> {
+    let mut orders: Vec<(i64, &str, &str, i64)> = Vec::new();
+    for number in 0..dice.count(18, 45) {
+        let id = match number {
+            0 | 1 => &unknown[number],
+            _ if dice.chance(12) => &unknown[dice.count(0, 3)],
+            _ => &known[dice.count(0, known.len() - 1)],
+        };
+        orders.push((0, id, dice.pick(GOODS), dice.number(1, 60)));
+    }
+    dice.shuffle(&mut orders);
+    // Numbers of one to four digits, so that sorting them as text goes wrong.
+    let mut number = dice.number(2, 9);
+    for order in &mut orders {
+        order.0 = number;
+        number += dice.number(1, 40);
+    }
+    orders
+}
+
+/// Twelve to twenty different ids.
+fn ids(dice: &mut Dice) -> Vec<String> {
+    let mut numbers: Vec<i64> = (100..999).collect();
+    dice.shuffle(&mut numbers);
+    numbers.truncate(dice.count(8, 16) + 4);
+    numbers.iter().map(|number| format!("{}{number}", dice.pick(&["a", "b", "c"]))).collect()
+}
+
 fn instruction(dice: &mut Dice, [left, right, output, unmatched, key, foreign, doc, header]: [&str; 8]) -> String {
     let constraints = [
         format!("Some keys in {right} are still written the old way; {doc} explains how they map."),
@@ -68,12 +97,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let (key, foreign) = (dice.pick(&["id", "code", "ref", "account"]), dice.pick(&["customer", "owner", "party", "client_id"]));
     let prefix = format!("{}/", dice.code());
 
-    let ids: Vec<String> = {
-        let mut numbers: Vec<i64> = (100..999).collect();
-        dice.shuffle(&mut numbers);
-        numbers.truncate(dice.count(8, 16) + 4);
-        numbers.iter().map(|number| format!("{}{number}", dice.pick(&["a", "b", "c"]))).collect()
-    };
+    let ids = ids(dice);
+
     let (known, unknown) = ids.split_at(ids.len() - 4);
     let names = dice.picks(PEOPLE, known.len());
     let people: Vec<(&str, &str, &str)> = known.iter().zip(&names).map(|(id, name)| (id.as_str(), *name, dice.pick(PLACES))).collect();
@@ -82,22 +107,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         .map(|(id, name, town)| format!("{}\n", serde_json::json!({key: id, "name": name, "town": town, "since": dice.number(1998, 2025)})))
         .collect();
 
-    let mut orders: Vec<(i64, &str, &str, i64)> = Vec::new();
-    for number in 0..dice.count(18, 45) {
-        let id = match number {
-            0 | 1 => &unknown[number],
-            _ if dice.chance(12) => &unknown[dice.count(0, 3)],
-            _ => &known[dice.count(0, known.len() - 1)],
-        };
-        orders.push((0, id, dice.pick(GOODS), dice.number(1, 60)));
-    }
-    dice.shuffle(&mut orders);
-    // Numbers of one to four digits, so that sorting them as text goes wrong.
-    let mut number = dice.number(2, 9);
-    for order in &mut orders {
-        order.0 = number;
-        number += dice.number(1, 40);
-    }
+    let orders = orders(dice, known, unknown);
+
     let mut shown = orders.clone();
     dice.shuffle(&mut shown);
     let mut right_text = format!("number,{foreign},item,quantity\n");

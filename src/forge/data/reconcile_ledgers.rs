@@ -38,6 +38,45 @@ with open('@balance@', 'w') as target:
     json.dump(balance, target)
 ";
 
+/// Reference, our cents, their cents.
+type Entry = (String, Option<i64>, Option<i64>);
+
+/// Entries of every kind, in any order.
+fn entries(dice: &mut Dice, tolerance: i64) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for number in 0..dice.count(20, 45) {
+        let cents = dice.number(500, 250_000);
+        let kind = if number < 6 { number } else { dice.count(0, 9) };
+        let sign = if dice.chance(50) { 1 } else { -1 };
+        let (left, right) = match kind {
+            0 => (Some(cents), None),
+            1 => (None, Some(cents)),
+            2 => (Some(cents), Some(cents + sign * dice.number(1, tolerance))),
+            3 => (Some(cents), Some(cents + sign * (tolerance + dice.number(1, 400)))),
+            // Exactly the tolerance still agrees.
+            4 => (Some(cents), Some(cents + sign * tolerance)),
+            _ => (Some(cents), Some(cents)),
+        };
+        entries.push((format!("{}{}{:02}", dice.pick(&["K", "M", "R"]), dice.number(10, 99), number), left, right));
+    }
+    dice.shuffle(&mut entries);
+    entries
+}
+
+/// Their side, in another order and with references in either case.
+fn statement(dice: &mut Dice, entries: &[Entry]) -> String {
+    let mut statement = Vec::new();
+    let mut order: Vec<&Entry> = entries.iter().collect();
+    dice.shuffle(&mut order);
+    for (reference, _, right) in order {
+        if let Some(cents) = right {
+            let shown = if dice.chance(40) { reference.to_lowercase() } else { reference.clone() };
+            statement.push(format!("    {}", serde_json::json!({"reference": shown, "cents": cents})));
+        }
+    }
+    format!("{{\n  \"entries\": [\n{}\n  ]\n}}\n", statement.join(",\n"))
+}
+
 fn instruction(
     dice: &mut Dice,
     [ours, theirs, output, balance, amount, only_ours, only_theirs, differs, doc, header]: [&str; 10],
@@ -78,41 +117,16 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
             [dice.count(0, 2)];
     let tolerance = dice.number(11, 89);
 
-    // Reference, our cents, their cents.
-    let mut entries: Vec<(String, Option<i64>, Option<i64>)> = Vec::new();
-    for number in 0..dice.count(20, 45) {
-        let cents = dice.number(500, 250_000);
-        let kind = if number < 6 { number } else { dice.count(0, 9) };
-        let sign = if dice.chance(50) { 1 } else { -1 };
-        let (left, right) = match kind {
-            0 => (Some(cents), None),
-            1 => (None, Some(cents)),
-            2 => (Some(cents), Some(cents + sign * dice.number(1, tolerance))),
-            3 => (Some(cents), Some(cents + sign * (tolerance + dice.number(1, 400)))),
-            // Exactly the tolerance still agrees.
-            4 => (Some(cents), Some(cents + sign * tolerance)),
-            _ => (Some(cents), Some(cents)),
-        };
-        entries.push((format!("{}{}{:02}", dice.pick(&["K", "M", "R"]), dice.number(10, 99), number), left, right));
-    }
-    dice.shuffle(&mut entries);
+    let mut entries = entries(dice, tolerance);
+
     let mut ledger = [["day", "ref", "party", amount].join(delimiter), String::new()].join("\n");
-    let mut statement = Vec::new();
     for (reference, left, _) in &entries {
         if let Some(cents) = left {
             let cells = [dice.number(1, 28).to_string(), reference.clone(), dice.pick(PEOPLE).to_owned(), money(*cents)];
             ledger.push_str(&format!("{}\n", cells.join(delimiter)));
         }
     }
-    let mut order: Vec<&(String, Option<i64>, Option<i64>)> = entries.iter().collect();
-    dice.shuffle(&mut order);
-    for (reference, _, right) in order {
-        if let Some(cents) = right {
-            let shown = if dice.chance(40) { reference.to_lowercase() } else { reference.clone() };
-            statement.push(format!("    {}", serde_json::json!({"reference": shown, "cents": cents})));
-        }
-    }
-    let statement = format!("{{\n  \"entries\": [\n{}\n  ]\n}}\n", statement.join(",\n"));
+    let statement = statement(dice, &entries);
 
     entries.sort();
     let header = "ref,kind,ours,theirs";

@@ -49,6 +49,55 @@ enum Slot {
     Planned,
 }
 
+/// Runs of readings with gaps between them, one of them planned.
+fn slots(dice: &mut Dice) -> Vec<Slot> {
+    let gaps = dice.count(3, 6);
+    let planned = dice.count(0, gaps - 1);
+    let mut slots = vec![Slot::Present; dice.count(5, 12)];
+    for gap in 0..gaps {
+        let kind = if gap == planned { Slot::Planned } else { Slot::Missing };
+        let length = if gap == planned { dice.count(3, 7) } else { dice.count(1, 6) };
+        slots.extend(vec![kind; length]);
+        slots.extend(vec![Slot::Present; dice.count(4, 13)]);
+    }
+    slots
+}
+
+/// The log: readings, and lines that are none.
+fn log(dice: &mut Dice, slots: &[Slot], mark: &str, stamp: &impl Fn(usize) -> String) -> String {
+    let mut lines = Vec::new();
+    for (number, slot) in slots.iter().enumerate() {
+        let place = dice.pick(PLACES);
+        match slot {
+            Slot::Present => lines.push(format!("{} {place} {mark}{}", stamp(number), dice.number(100, 999))),
+            // Lines that are no readings stand in gaps too.
+            _ if dice.chance(40) => lines.push(format!("{} {place} link lost, retry {}", stamp(number), dice.number(1, 9))),
+            _ => {}
+        }
+        if *slot == Slot::Present && dice.chance(8) {
+            lines.push(format!("{} {place} battery {}", stamp(number), dice.number(10, 99)));
+        }
+    }
+    // Late lines: a few change places.
+    for _ in 0..dice.count(2, 6) {
+        let place = dice.count(1, lines.len() - 3);
+        lines.swap(place, place + 1);
+    }
+    format!("{}\n", lines.join("\n"))
+}
+
+/// First and last slot of every run of missing slots.
+fn gaps(slots: &[Slot]) -> Vec<(usize, usize)> {
+    let mut rows: Vec<(usize, usize)> = Vec::new();
+    for slot in (0..slots.len()).filter(|slot| slots[*slot] == Slot::Missing) {
+        match rows.last_mut() {
+            Some(row) if row.1 + 1 == slot => row.1 = slot,
+            _ => rows.push((slot, slot)),
+        }
+    }
+    rows
+}
+
 fn instruction(dice: &mut Dice, [input, output, share, mark, step, doc, header]: [&str; 7]) -> String {
     let constraints = [
         format!("Only lines with `{mark}` are readings, and they are not quite in order."),
@@ -85,35 +134,9 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         format!("{year}-{month:02}-{:02} {:02}:{:02}", day + minute / 1440, minute / 60 % 24, minute % 60)
     };
 
-    // Runs of readings with gaps between them; one gap was planned.
-    let gaps = dice.count(3, 6);
-    let planned = dice.count(0, gaps - 1);
-    let mut slots = vec![Slot::Present; dice.count(5, 12)];
-    for gap in 0..gaps {
-        let kind = if gap == planned { Slot::Planned } else { Slot::Missing };
-        let length = if gap == planned { dice.count(3, 7) } else { dice.count(1, 6) };
-        slots.extend(vec![kind; length]);
-        slots.extend(vec![Slot::Present; dice.count(4, 13)]);
-    }
-    let mut lines = Vec::new();
-    for (number, slot) in slots.iter().enumerate() {
-        let place = dice.pick(PLACES);
-        match slot {
-            Slot::Present => lines.push(format!("{} {place} {mark}{}", stamp(number), dice.number(100, 999))),
-            // Lines that are no readings stand in gaps too.
-            _ if dice.chance(40) => lines.push(format!("{} {place} link lost, retry {}", stamp(number), dice.number(1, 9))),
-            _ => {}
-        }
-        if *slot == Slot::Present && dice.chance(8) {
-            lines.push(format!("{} {place} battery {}", stamp(number), dice.number(10, 99)));
-        }
-    }
-    // Late lines: a few change places.
-    for _ in 0..dice.count(2, 6) {
-        let place = dice.count(1, lines.len() - 3);
-        lines.swap(place, place + 1);
-    }
-    let log = format!("{}\n", lines.join("\n"));
+    let slots = slots(dice);
+
+    let log = log(dice, &slots, mark, &stamp);
 
     let inside: Vec<usize> = (0..slots.len()).filter(|slot| slots[*slot] == Slot::Planned).collect();
     let window = (stamp(inside[0]), stamp(inside[inside.len() - 1]));
@@ -122,13 +145,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let title = format!("Diary of station {}", dice.pick(WORDS));
     let notes = dice.document(&title, &key);
 
-    let mut rows: Vec<(usize, usize)> = Vec::new();
-    for slot in (0..slots.len()).filter(|slot| slots[*slot] == Slot::Missing) {
-        match rows.last_mut() {
-            Some(row) if row.1 + 1 == slot => row.1 = slot,
-            _ => rows.push((slot, slot)),
-        }
-    }
+    let rows = gaps(&slots);
+
     let body: Vec<String> = rows.iter().map(|(first, last)| format!("{},{},{}", stamp(*first), stamp(*last), last - first + 1)).collect();
     let present = slots.iter().filter(|slot| **slot == Slot::Present).count();
     let expected = present + slots.iter().filter(|slot| **slot == Slot::Missing).count();

@@ -30,6 +30,24 @@ with open('@meta@', 'w') as target:
     json.dump(best, target)
 ";
 
+/// Name, shown score and label of every record. Scores are close, with ties, so that order by name and the correction both matter.
+fn records(dice: &mut Dice, floor: i64, labels: &[&'static str]) -> Vec<(String, i64, &'static str)> {
+    let (barred, faulty) = (labels[0], labels[1]);
+    let mut records = Vec::new();
+    for number in 0..dice.count(26, 60) {
+        let shown = match number {
+            // The best of all is barred; the next best reads too high.
+            0 => (floor + 500, barred),
+            1 => (floor + 400, faulty),
+            2..12 => (floor + 200 + 3 * dice.number(0, 6), labels[dice.count(2, 3)]),
+            _ => (floor + dice.number(-70, 260), labels[dice.count(0, 3)]),
+        };
+        let (place, round) = (PLACES[number % PLACES.len()], number / PLACES.len());
+        records.push((format!("{place}-{}{round}", dice.number(1, 9)), shown.0, shown.1));
+    }
+    records
+}
+
 fn instruction(dice: &mut Dice, [input, output, meta, metric, name, label, barred, floor, top, doc]: [&str; 10]) -> String {
     let constraints = [
         format!("Correct the {metric} first: {doc} tells which records were recorded wrongly and by how much."),
@@ -68,19 +86,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let (barred, faulty) = (labels[0], labels[1]);
     let offset = dice.number(41, 97);
 
-    // Close scores with ties, so that order by name and the correction both matter.
-    let mut records: Vec<(String, i64, &str)> = Vec::new();
-    for number in 0..dice.count(26, 60) {
-        let shown = match number {
-            // The best of all is barred; the next best reads too high.
-            0 => (floor + 500, barred),
-            1 => (floor + 400, faulty),
-            2..12 => (floor + 200 + 3 * dice.number(0, 6), labels[dice.count(2, 3)]),
-            _ => (floor + dice.number(-70, 260), labels[dice.count(0, 3)]),
-        };
-        let (place, round) = (PLACES[number % PLACES.len()], number / PLACES.len());
-        records.push((format!("{place}-{}{round}", dice.number(1, 9)), shown.0, shown.1));
-    }
+    let records = records(dice, floor, &labels);
+
     let mut ranked: Vec<(i64, &str)> = records
         .iter()
         .filter(|record| record.2 != barred)
