@@ -189,7 +189,9 @@ fn result(output: CommandOutput, time: CallTime, output_bytes: usize) -> ToolRes
         CommandEnd::TimedOut if time.remaining < time.own => Some("[timed out: the time of the episode is over]".to_owned()),
         CommandEnd::TimedOut => Some(format!("[timed out after {} s]", time.own.as_secs())),
         CommandEnd::ShellEnded(code) => Some(format!("[the shell ended with exit {code}; a new one stands in the workspace]")),
-        CommandEnd::Killed(reason) => Some(format!("[all processes were killed: {reason}; a new shell stands in the workspace]")),
+        CommandEnd::Killed(reason) => {
+            Some(format!("[all processes were killed, over the limit of {reason}; a new shell stands in the workspace]"))
+        }
     };
     let failed = !matches!(output.end, CommandEnd::Exited(0) | CommandEnd::ShellEnded(0));
     let (text, gap) = without_mark(output, output_bytes);
@@ -257,7 +259,7 @@ mod tests {
         assert_eq!(cut_short.status.as_deref(), Some("[timed out: the time of the episode is over]"));
         let ended = call(&mut terminal, ToolName::Bash, bash("exit 3")).await;
         assert!(ended.failed && ended.status.unwrap().contains("exit 3; a new one"));
-        assert!(call(&mut terminal, ToolName::Bash, bash("hog")).await.status.unwrap().contains("killed: memory"));
+        assert!(call(&mut terminal, ToolName::Bash, bash("hog")).await.status.unwrap().contains("over the limit of memory"));
         assert!(terminal.finish().await.is_ok());
     }
 

@@ -44,6 +44,24 @@ struct Record<'a> {
     origin: usize,
 }
 
+fn instruction(dice: &mut Dice, [input, output, removed, key, updated, origin, doc]: [&str; 7]) -> String {
+    let constraints = [
+        format!("Keep the record with the latest `{updated}`; if several share that date, the one whose {origin} is trusted most ({doc})."),
+        format!("Write the {key} in lower case and sort by it; the columns stay as they are."),
+        format!("Write the `no` of every record that was left out to {removed}, one a line, in rising order of the numbers."),
+    ];
+    let intro = match dice.number(0, 2) {
+        0 => format!(
+            "{input} has several records for the same {key}, which differ in upper and lower case. Write {output} with one record per {key}."
+        ),
+        1 => format!(
+            "Remove the duplicates from {input} and save the result as {output}: two records are the same if their `{key}` is equal apart from case."
+        ),
+        _ => format!("Please produce {output}, a version of {input} where every {key} (ignoring case) occurs once."),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let (input, output) = (
@@ -162,19 +180,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(REMOVED, ""))));
     draft.act(verify(&format!("wc -l {output} {removed}; head -n 4 {output}")));
 
-    let constraints = [
-        format!("Keep the record with the latest `{updated}`; if several share that date, the one whose {origin} is trusted most ({doc})."),
-        format!("Write the {key} in lower case and sort by it; the columns stay as they are."),
-        format!("Write the `no` of every record that was left out to {removed}, one a line, in rising order of the numbers."),
-    ];
-    let intro = match dice.number(0, 2) {
-        0 => format!(
-            "{input} has several records for the same {key}, which differ in upper and lower case. Write {output} with one record per {key}."
-        ),
-        1 => format!(
-            "Remove the duplicates from {input} and save the result as {output}: two records are the same if their `{key}` is equal apart from case."
-        ),
-        _ => format!("Please produce {output}, a version of {input} where every {key} (ignoring case) occurs once."),
-    };
-    draft.body("data", "dedup-records", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&input, &output, &removed, key, updated, origin, &doc]);
+    draft.body("data", "dedup-records", instruction)
 }

@@ -31,6 +31,27 @@ with open('@output@', 'a') as target:
     target.write(f'TOTAL,{sum(int(row[1]) for row in rows)},{sum((Decimal(row[2]) for row in rows), Decimal(0)):.2f}\\n')
 ";
 
+fn instruction(dice: &mut Dice, [input, output, group, amount, doc, header]: [&str; 6], spelling: Option<String>) -> String {
+    let mut constraints = vec![
+        format!("Test entries do not count; {doc} says how to recognise them."),
+        "Sort by total from high to low, equal totals by name.".to_owned(),
+        "The last line is the grand total: TOTAL, the number of rows, the sum (`TOTAL,<rows>,<sum>`).".to_owned(),
+    ];
+    constraints.extend(spelling);
+    let intro = match dice.number(0, 2) {
+        0 => format!(
+            "Sum the column `{amount}` of {input} for each {group} and write the result to {output}, comma separated, with the header `{header}` and two decimals. An empty {amount} is 0."
+        ),
+        1 => format!(
+            "I need a summary of {input}: per {group} the number of rows and the total {amount} (an empty one is 0). Put it into {output} as CSV with the header line `{header}`; totals have two decimals."
+        ),
+        _ => format!(
+            "From {input} make {output}: a comma-separated file with the header `{header}` and one line per {group}, where total is the sum of `{amount}` with exactly two decimals and an empty `{amount}` counts as 0."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let word = dice.pick(WORDS);
@@ -137,24 +158,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(fill(TOTAL, &[("output", &output)]))));
     draft.act(verify(&format!("cat {output}")));
 
-    let mut constraints = vec![
-        format!("Test entries do not count; {doc} says how to recognise them."),
-        "Sort by total from high to low, equal totals by name.".to_owned(),
-        "The last line is the grand total: TOTAL, the number of rows, the sum (`TOTAL,<rows>,<sum>`).".to_owned(),
-    ];
-    if untidy {
-        constraints.push(format!("Spelling of the {group} varies in case and surrounding blanks; write it in lower case without blanks."));
-    }
-    let intro = match dice.number(0, 2) {
-        0 => format!(
-            "Sum the column `{amount}` of {input} for each {group} and write the result to {output}, comma separated, with the header `{header}` and two decimals. An empty {amount} is 0."
-        ),
-        1 => format!(
-            "I need a summary of {input}: per {group} the number of rows and the total {amount} (an empty one is 0). Put it into {output} as CSV with the header line `{header}`; totals have two decimals."
-        ),
-        _ => format!(
-            "From {input} make {output}: a comma-separated file with the header `{header}` and one line per {group}, where total is the sum of `{amount}` with exactly two decimals and an empty `{amount}` counts as 0."
-        ),
-    };
-    draft.body("data", "group-totals", dice.listed(&intro, &constraints))
+    let spelling =
+        untidy.then(|| format!("Spelling of the {group} varies in case and surrounding blanks; write it in lower case without blanks."));
+    let instruction = instruction(dice, [&input, &output, group, amount, &doc, &header], spelling);
+    draft.body("data", "group-totals", instruction)
 }

@@ -34,6 +34,27 @@ with open('@unmatched@', 'w') as target:
         target.write(key + '\\n')
 ";
 
+fn instruction(dice: &mut Dice, [left, right, output, unmatched, key, foreign, doc, header]: [&str; 8]) -> String {
+    let constraints = [
+        format!("Some keys in {right} are still written the old way; {doc} explains how they map."),
+        "Order the rows by number, as numbers from low to high.".to_owned(),
+        format!("Keys of {right} that are not in {left} go to {unmatched} in today's form: each once, one a line, sorted."),
+        "Leave the input files as they are.".to_owned(),
+    ];
+    let intro = match dice.number(0, 2) {
+        0 => format!(
+            "Join {right} with {left}: the column `{foreign}` refers to `{key}`. Write the matching rows to {output} with the header `{header}`."
+        ),
+        1 => format!(
+            "For every row of {right} look up the record in {left} whose `{key}` is the row's `{foreign}`, and write {output}, a CSV file with the columns `{header}` (header line first), holding the rows that have a match."
+        ),
+        _ => format!(
+            "Please combine {left} and {right} into {output} (comma separated, header `{header}`, matched rows only). `{foreign}` in the CSV file holds the `{key}` of the JSON lines."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let (left, right) = (
@@ -138,22 +159,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(UNMATCHED, strip))));
     draft.act(verify(&format!("head -n 5 {output}; cat {unmatched}")));
 
-    let constraints = [
-        format!("Some keys in {right} are still written the old way; {doc} explains how they map."),
-        "Order the rows by number, as numbers from low to high.".to_owned(),
-        format!("Keys of {right} that are not in {left} go to {unmatched} in today's form: each once, one a line, sorted."),
-        "Leave the input files as they are.".to_owned(),
-    ];
-    let intro = match dice.number(0, 2) {
-        0 => format!(
-            "Join {right} with {left}: the column `{foreign}` refers to `{key}`. Write the matching rows to {output} with the header `{header}`."
-        ),
-        1 => format!(
-            "For every row of {right} look up the record in {left} whose `{key}` is the row's `{foreign}`, and write {output}, a CSV file with the columns `{header}` (header line first), holding the rows that have a match."
-        ),
-        _ => format!(
-            "Please combine {left} and {right} into {output} (comma separated, header `{header}`, matched rows only). `{foreign}` in the CSV file holds the `{key}` of the JSON lines."
-        ),
-    };
-    draft.body("data", "join-files", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&left, &right, &output, &unmatched, key, foreign, &doc, header]);
+    draft.body("data", "join-files", instruction)
 }

@@ -38,6 +38,31 @@ with open('@balance@', 'w') as target:
     json.dump(balance, target)
 ";
 
+fn instruction(
+    dice: &mut Dice,
+    [ours, theirs, output, balance, amount, only_ours, only_theirs, differs, doc, header]: [&str; 10],
+) -> String {
+    let constraints = [
+        format!(
+            "The kinds are `{only_ours}` (not in {theirs}), `{only_theirs}` (not in {ours}) and `{differs}`; an amount that does not exist stays empty, all others have two decimals."
+        ),
+        format!("Small differences are tolerated, {doc} says how far."),
+        format!("References are upper case in the report whatever the case in {theirs}, and the lines are sorted by them."),
+        format!(
+            "Write the control sums to {balance}: an object with `ours` and `theirs` (each file's total over all its entries as a text with two decimals) and `common` (the number of references in both)."
+        ),
+    ];
+    let intro = match dice.number(0, 1) {
+        0 => format!(
+            "Reconcile {ours} (column `{amount}`, matched by `ref`) with {theirs} (amounts in cents). Write what does not agree to {output}, comma separated, header `{header}`."
+        ),
+        _ => format!(
+            "Compare our {ours} with {theirs}, whose amounts are in cents, reference by reference (`ref` against `reference`, ours in `{amount}`), and list every disagreement in {output} as CSV with the header `{header}`."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let (ours, theirs) =
@@ -144,23 +169,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(BALANCE, tolerance))));
     draft.act(verify(&format!("cat {output} {balance}")));
 
-    let constraints = [
-        format!(
-            "The kinds are `{only_ours}` (not in {theirs}), `{only_theirs}` (not in {ours}) and `{differs}`; an amount that does not exist stays empty, all others have two decimals."
-        ),
-        format!("Small differences are tolerated, {doc} says how far."),
-        format!("References are upper case in the report whatever the case in {theirs}, and the lines are sorted by them."),
-        format!(
-            "Write the control sums to {balance}: an object with `ours` and `theirs` (each file's total over all its entries as a text with two decimals) and `common` (the number of references in both)."
-        ),
-    ];
-    let intro = match dice.number(0, 1) {
-        0 => format!(
-            "Reconcile {ours} (column `{amount}`, matched by `ref`) with {theirs} (amounts in cents). Write what does not agree to {output}, comma separated, header `{header}`."
-        ),
-        _ => format!(
-            "Compare our {ours} with {theirs}, whose amounts are in cents, reference by reference (`ref` against `reference`, ours in `{amount}`), and list every disagreement in {output} as CSV with the header `{header}`."
-        ),
-    };
-    draft.body("data", "reconcile-ledgers", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&ours, &theirs, &output, &balance, amount, only_ours, only_theirs, differs, &doc, header]);
+    draft.body("data", "reconcile-ledgers", instruction)
 }

@@ -49,6 +49,26 @@ enum Slot {
     Planned,
 }
 
+fn instruction(dice: &mut Dice, [input, output, share, mark, step, doc, header]: [&str; 7]) -> String {
+    let constraints = [
+        format!("Only lines with `{mark}` are readings, and they are not quite in order."),
+        format!("{doc} mentions a planned downtime: its slots are neither expected nor missing."),
+        format!(
+            "Write the share of expected slots that have a reading to {share}: a percentage with two decimals (rounded half up), only the number."
+        ),
+        "Times are written as in the log.".to_owned(),
+    ];
+    let intro = match dice.number(0, 1) {
+        0 => format!(
+            "{input} should have a reading every {step} minutes from its first to its last one. List the gaps in {output}: CSV with the header `{header}`, one line per run of consecutive missing slots (first and last missing time, number of slots), oldest first."
+        ),
+        _ => format!(
+            "Find the holes in {input}, where a reading is due every {step} minutes between the earliest and the latest one, and write them to {output} with the header `{header}`: for each run of missing times the first, the last and how many, in order of time."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let input = format!("{}.log", dice.pick(&["meter", "sensor", "probe", "gauge"]));
@@ -142,21 +162,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(AVAILABILITY, &planned))));
     draft.act(verify(&format!("cat {output} {share}")));
 
-    let constraints = [
-        format!("Only lines with `{mark}` are readings, and they are not quite in order."),
-        format!("{doc} mentions a planned downtime: its slots are neither expected nor missing."),
-        format!(
-            "Write the share of expected slots that have a reading to {share}: a percentage with two decimals (rounded half up), only the number."
-        ),
-        "Times are written as in the log.".to_owned(),
-    ];
-    let intro = match dice.number(0, 1) {
-        0 => format!(
-            "{input} should have a reading every {step} minutes from its first to its last one. List the gaps in {output}: CSV with the header `{header}`, one line per run of consecutive missing slots (first and last missing time, number of slots), oldest first."
-        ),
-        _ => format!(
-            "Find the holes in {input}, where a reading is due every {step} minutes between the earliest and the latest one, and write them to {output} with the header `{header}`: for each run of missing times the first, the last and how many, in order of time."
-        ),
-    };
-    draft.body("data", "series-gaps", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&input, &output, &share, mark, &step.to_string(), &doc, header]);
+    draft.body("data", "series-gaps", instruction)
 }

@@ -30,6 +30,29 @@ with open('@meta@', 'w') as target:
     json.dump(best, target)
 ";
 
+fn instruction(dice: &mut Dice, [input, output, meta, metric, name, label, barred, floor, top, doc]: [&str; 10]) -> String {
+    let constraints = [
+        format!("Correct the {metric} first: {doc} tells which records were recorded wrongly and by how much."),
+        format!("Leave out records whose {label} is `{barred}` and those whose corrected {metric} is below {floor}."),
+        format!("Equal values are ordered by {name}."),
+        format!(
+            "Also write {meta}, a JSON object with `listed` (rows in {output}), `lowest` (the last row's {metric}) and `sum` (of the listed values)."
+        ),
+    ];
+    let intro = match dice.number(0, 2) {
+        0 => format!(
+            "List the {top} records of {input} with the highest {metric} in {output}: place (from 1), {name} and {metric}, separated by tabs, no header."
+        ),
+        1 => format!(
+            "Who is ahead? Write {output} with the top {top} of {input} by `{metric}`, one a line, as rank<TAB>{name}<TAB>{metric} and nothing else."
+        ),
+        _ => format!(
+            "Make a tab-separated file {output} without a header: the {top} highest entries of {input} by `{metric}`, columns rank, `{name}`, `{metric}`."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let input = format!("{}.jsonl", dice.pick(&["runs", "stations", "entries", "probes", "trials"]));
@@ -116,24 +139,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(META, ""))));
     draft.act(verify(&format!("cat {output} {meta}")));
 
-    let constraints = [
-        format!("Correct the {metric} first: {doc} tells which records were recorded wrongly and by how much."),
-        format!("Leave out records whose {label} is `{barred}` and those whose corrected {metric} is below {floor}."),
-        format!("Equal values are ordered by {name}."),
-        format!(
-            "Also write {meta}, a JSON object with `listed` (rows in {output}), `lowest` (the last row's {metric}) and `sum` (of the listed values)."
-        ),
-    ];
-    let intro = match dice.number(0, 2) {
-        0 => format!(
-            "List the {top} records of {input} with the highest {metric} in {output}: place (from 1), {name} and {metric}, separated by tabs, no header."
-        ),
-        1 => format!(
-            "Who is ahead? Write {output} with the top {top} of {input} by `{metric}`, one a line, as rank<TAB>{name}<TAB>{metric} and nothing else."
-        ),
-        _ => format!(
-            "Make a tab-separated file {output} without a header: the {top} highest entries of {input} by `{metric}`, columns rank, `{name}`, `{metric}`."
-        ),
-    };
-    draft.body("data", "top-ranking", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&input, &output, &meta, metric, name, label, barred, &floor.to_string(), &top.to_string(), &doc]);
+    draft.body("data", "top-ranking", instruction)
 }

@@ -355,7 +355,19 @@ impl Agent<'_> {
             }
             self.mend(index).filter(|next| !self.is_last(next))
         });
-        mended.or_else(|| (0..self.plan.acts.len()).find(|index| self.is_stale(*index)).and_then(|index| self.again(index)))
+        mended.or_else(|| self.spoil()).or_else(|| {
+            let stale = (0..self.plan.acts.len()).find(|index| self.is_stale(*index))?;
+            self.again(stale)
+        })
+    }
+
+    /// Changes an act that was right, once, because the prompt makes it doubt what it cannot compare with anything.
+    fn spoil(&self) -> Option<Move> {
+        let rate = self.rate(Mistake::Doubt) * self.situation.strength(Concept::Verify).max(0.0);
+        let doubted = (0..self.plan.acts.len()).filter(|index| self.progress.was_right_once(*index));
+        let call =
+            doubted.filter(|index| self.act_draw(*index, "doubt") < rate).find_map(|index| self.plan.renderings[index].wrong.clone());
+        call.map(|call| Move::Call(call, Mood::Repair))
     }
 
     /// Whether `next` is the call made last: acts with equal calls cannot be told apart, and once is enough.
