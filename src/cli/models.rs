@@ -19,7 +19,9 @@ pub(super) struct OpenedModel {
 /// address or key is found before anything is spent.
 pub(super) async fn open(teacher: &Teacher, tasks: &[Arc<Task>]) -> Result<OpenedModel, Failure> {
     let model: Arc<dyn LanguageModel> = match teacher {
-        Teacher::Rehearsal { parameters } => Arc::new(RehearsalTeacher::new(rehearsal_parameters(parameters.as_deref())?, tasks.iter().cloned())),
+        Teacher::Rehearsal { parameters } => {
+            Arc::new(RehearsalTeacher::new(rehearsal_parameters(parameters.as_deref())?, tasks.iter().cloned()))
+        }
         Teacher::Endpoint { endpoint, recording } => open_endpoint(endpoint, recording.as_deref()).await?,
         Teacher::Replay { recording } => {
             let replayer = Replayer::open(Path::new(recording)).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
@@ -27,6 +29,18 @@ pub(super) async fn open(teacher: &Teacher, tasks: &[Arc<Task>]) -> Result<Opene
         }
     };
     Ok(OpenedModel { model })
+}
+
+/// The highest price of a token of `teacher`, in millionths of a US dollar per million tokens. Nobody is asked.
+pub(super) fn worst_price(teacher: &Teacher) -> Result<u64, Failure> {
+    let prices = match teacher {
+        Teacher::Rehearsal { parameters } => RehearsalTeacher::new(rehearsal_parameters(parameters.as_deref())?, []).price(),
+        Teacher::Endpoint { endpoint, .. } => [endpoint.price.prompt, endpoint.price.cached, endpoint.price.completion],
+        Teacher::Replay { recording } => {
+            Replayer::open(Path::new(recording)).map_err(|error| Failure::from_error(FailureKind::Input, &error))?.price()
+        }
+    };
+    Ok(prices.into_iter().max().unwrap_or(0))
 }
 
 fn rehearsal_parameters(text: Option<&str>) -> Result<RehearsalParameters, Failure> {
@@ -57,9 +71,14 @@ async fn open_endpoint(endpoint: &EndpointConfig, recording: Option<&str>) -> Re
 pub(super) fn key(endpoint: &EndpointConfig) -> Result<Option<Secret>, Failure> {
     let Some(variable) = &endpoint.api_key_env else { return Ok(None) };
     let missing = || {
-        Failure::new(FailureKind::Environment, format!("the endpoint {} needs a key, but the variable {variable} is not set", endpoint.base_url))
-            .hint(format!("export {variable}=... ; the key is never stored or logged"))
+        Failure::new(
+            FailureKind::Environment,
+            format!("the endpoint {} needs a key, but the variable {variable} is not set", endpoint.base_url),
+        )
+        .hint(format!("export {variable}=... ; the key is never stored or logged"))
     };
     let text = std::env::var(variable).map_err(|_| missing())?;
-    Secret::new(&text).map(Some).map_err(|error| Failure::from_error(FailureKind::Environment, &error).hint(format!("look at the variable {variable}")))
+    Secret::new(&text)
+        .map(Some)
+        .map_err(|error| Failure::from_error(FailureKind::Environment, &error).hint(format!("look at the variable {variable}")))
 }

@@ -154,8 +154,8 @@ pub fn load(path: &Path, seed: Option<u64>) -> Result<Experiment, ConfigError> {
 /// As [`load`].
 pub fn parse(text: &str, path: &Path, seed: Option<u64>) -> Result<Experiment, ConfigError> {
     let reader = Reader { text, path, folder: path.parent().unwrap_or_else(|| Path::new("")) };
-    let written: ExperimentWritten = toml::from_str(text)
-        .map_err(|error| ConfigError::Written { path: path.to_owned(), place: TomlPlace::of_error(text, &error) })?;
+    let written: ExperimentWritten =
+        toml::from_str(text).map_err(|error| ConfigError::Written { path: path.to_owned(), place: TomlPlace::of_error(text, &error) })?;
     reader.resolve(written, seed)
 }
 
@@ -346,7 +346,11 @@ impl Reader<'_> {
 
     fn sandbox(&self, written: &SandboxWritten) -> Result<SandboxChoice, ConfigError> {
         let range = |key: &str, value: u64, low: u64, high: u64| {
-            if (low..=high).contains(&value) { Ok(()) } else { Err(self.wrong(&format!("sandbox.{key}"), format!("must be {low} to {high}"))) }
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(self.wrong(&format!("sandbox.{key}"), format!("must be {low} to {high}")))
+            }
         };
         range("processes", u64::from(written.processes), 8, 4096)?;
         range("memory_mib", written.memory_mib, 64, 1 << 20)?;

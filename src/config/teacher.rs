@@ -43,7 +43,8 @@ impl Teacher {
             TeacherKind::Rehearsal => {
                 let Some(path) = written.parameters else { return Ok(Self::Rehearsal { parameters: None }) };
                 let path = resolve(&path);
-                let text = std::fs::read_to_string(&path).map_err(|error| (place("parameters"), format!("{path} cannot be read: {error}")))?;
+                let text =
+                    std::fs::read_to_string(&path).map_err(|error| (place("parameters"), format!("{path} cannot be read: {error}")))?;
                 RehearsalParameters::parse(&text, &path).map_err(|error| (place("parameters"), error.to_string()))?;
                 Ok(Self::Rehearsal { parameters: Some(text) })
             }

@@ -72,12 +72,7 @@ impl Rewriter for ModelRewriter {
     async fn rewrite(&self, brief: &RewriteBrief, evaluator: &Evaluator) -> Result<Rewritten, EvaluationError> {
         let fault = |reason: String| Rewritten { child: Err(Refusal::OperatorFault { reason }), overhead: Amount::default() };
         let episodes = self.failures(brief, evaluator).await?;
-        let digest = FailureDigest {
-            genome: brief.parent.genome(),
-            job_type: &brief.job_type,
-            episodes,
-            past: brief.failed_edits.clone(),
-        };
+        let digest = FailureDigest { genome: brief.parent.genome(), job_type: &brief.job_type, episodes, past: brief.failed_edits.clone() };
         let sampling = SamplingParams { temperature: 0.7, top_p: 1.0, max_output_tokens: EDIT_TOKENS, seed: Some(brief.seed) };
         let request = RewritePrompt::builtin(RewriteBounds::default())
             .and_then(|prompt| prompt.request(&digest, &sampling, brief.seed, 0).map(|request| (prompt, request)));

@@ -36,42 +36,137 @@ const ATTACKS: &[Attack] = &[
     ("symbolic link", Control::MustBreach, BOTH, "ln -s {SECRET} link; grep -q TOPSECRET link && echo BREACH"),
     ("hard link", Control::None, BOTH, "ln {SECRET} hard && grep -q TOPSECRET hard && echo BREACH"),
     ("secret readable by all", Control::MustBreach, BOTH, "grep -q TOPSECRET {OPEN_SECRET} && echo BREACH"),
-    ("roots in /proc", Control::MustBreach, BOTH, "cat /proc/1/root{SECRET} /proc/{VICTIM}/root{SECRET} /proc/$PPID/root{SECRET} | grep -q TOPSECRET && echo BREACH"),
+    (
+        "roots in /proc",
+        Control::MustBreach,
+        BOTH,
+        "cat /proc/1/root{SECRET} /proc/{VICTIM}/root{SECRET} /proc/$PPID/root{SECRET} | grep -q TOPSECRET && echo BREACH",
+    ),
     ("open files in /proc", Control::MustBreach, BOTH, "cat /proc/{VICTIM}/fd/0 | grep -q TOPSECRET && echo BREACH"),
-    ("environment in /proc", Control::MustBreach, BOTH, "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -qE 'TOPSECRET|^CARGO|^PATH=.*cargo' && echo BREACH"),
+    (
+        "environment in /proc",
+        Control::MustBreach,
+        BOTH,
+        "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -qE 'TOPSECRET|^CARGO|^PATH=.*cargo' && echo BREACH",
+    ),
     ("environment", Control::None, BOTH, "env | grep -qE 'CARGO|TOPSECRET' && echo BREACH"),
     ("gaining rights", Control::MustBreach, BOTH, "grep -q 'NoNewPrivs:.*0' /proc/self/status && echo BREACH"),
     ("capabilities", Control::MustBreachAsRoot, BOTH, "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo BREACH"),
     ("becoming root", Control::MustBreachAsRoot, BOTH, "python3 -c 'import os\nos.setuid(0)\nprint(\"BREACH\")'"),
-    ("set-user-id programs", Control::None, BOTH, "for p in su mount passwd newgrp; do timeout 2 $p -c id </dev/null 2>&1 | grep -q uid=0 && echo BREACH; done"),
+    (
+        "set-user-id programs",
+        Control::None,
+        BOTH,
+        "for p in su mount passwd newgrp; do timeout 2 $p -c id </dev/null 2>&1 | grep -q uid=0 && echo BREACH; done",
+    ),
     ("password file", Control::MustBreachAsRoot, BOTH, "cat /etc/shadow && echo BREACH"),
     ("TCP to the host", Control::MustBreach, BOTH, "exec 3<>/dev/tcp/127.0.0.1/{TCP} && echo BREACH"),
-    ("UDP to the host", Control::MustBreach, BOTH, "python3 -c 'import socket\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.settimeout(1); s.sendto(b\"x\",(\"127.0.0.1\",{UDP})); s.recv(9); print(\"BREACH\")'"),
-    ("abstract socket of the host", Control::MustBreach, BOTH, "python3 -c 'import socket\ns=socket.socket(socket.AF_UNIX); s.connect(\"\\0{ABSTRACT}\"); print(\"BREACH\")'"),
-    ("socket file of the host", Control::MustBreach, BOTH, "python3 -c 'import socket\ns=socket.socket(socket.AF_UNIX); s.connect(\"{SOCKET}\"); print(\"BREACH\")'"),
-    ("sockets of other families", Control::None, BOTH, "python3 -c 'import socket\nfor f in (17, 40, 38):\n try: socket.socket(f, socket.SOCK_RAW if f == 17 else socket.SOCK_SEQPACKET if f == 38 else socket.SOCK_STREAM); print(\"BREACH\", f)\n except OSError: pass'"),
+    (
+        "UDP to the host",
+        Control::MustBreach,
+        BOTH,
+        "python3 -c 'import socket\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.settimeout(1); s.sendto(b\"x\",(\"127.0.0.1\",{UDP})); s.recv(9); print(\"BREACH\")'",
+    ),
+    (
+        "abstract socket of the host",
+        Control::MustBreach,
+        BOTH,
+        "python3 -c 'import socket\ns=socket.socket(socket.AF_UNIX); s.connect(\"\\0{ABSTRACT}\"); print(\"BREACH\")'",
+    ),
+    (
+        "socket file of the host",
+        Control::MustBreach,
+        BOTH,
+        "python3 -c 'import socket\ns=socket.socket(socket.AF_UNIX); s.connect(\"{SOCKET}\"); print(\"BREACH\")'",
+    ),
+    (
+        "sockets of other families",
+        Control::None,
+        BOTH,
+        "python3 -c 'import socket\nfor f in (17, 40, 38):\n try: socket.socket(f, socket.SOCK_RAW if f == 17 else socket.SOCK_SEQPACKET if f == 38 else socket.SOCK_STREAM); print(\"BREACH\", f)\n except OSError: pass'",
+    ),
     ("signal to the host", Control::MustBreach, BOTH, "kill -0 {VICTIM} && echo BREACH"),
     ("signal to everything", Control::None, BOTH, "kill -TERM -1; kill -TERM {VICTIM} && echo BREACH"),
     ("tracing", Control::MustBreach, BOTH, "python3 -c 'import ctypes\nif ctypes.CDLL(None).ptrace(0,0,0,0)==0: print(\"BREACH\")'"),
-    ("memory of the shell", Control::MustBreach, BOTH, "python3 -c 'import os\nopen(f\"/proc/{os.getppid()}/mem\",\"r+b\"); print(\"BREACH\")'; true"),
-    ("open files of the shell", Control::MustBreach, BOTH, "python3 -c 'import os\nos.listdir(f\"/proc/{os.getppid()}/fd\"); print(\"BREACH\")'; true"),
-    ("inherited open files", Control::None, BOTH, "python3 -c 'import os\nfor fd in range(3,300):\n try: os.fstat(fd); print(\"BREACH\", fd, os.readlink(f\"/proc/self/fd/{fd}\"))\n except OSError: pass'"),
+    (
+        "memory of the shell",
+        Control::MustBreach,
+        BOTH,
+        "python3 -c 'import os\nopen(f\"/proc/{os.getppid()}/mem\",\"r+b\"); print(\"BREACH\")'; true",
+    ),
+    (
+        "open files of the shell",
+        Control::MustBreach,
+        BOTH,
+        "python3 -c 'import os\nos.listdir(f\"/proc/{os.getppid()}/fd\"); print(\"BREACH\")'; true",
+    ),
+    (
+        "inherited open files",
+        Control::None,
+        BOTH,
+        "python3 -c 'import os\nfor fd in range(3,300):\n try: os.fstat(fd); print(\"BREACH\", fd, os.readlink(f\"/proc/self/fd/{fd}\"))\n except OSError: pass'",
+    ),
     ("terminal of the host", Control::None, BOTH, "(exec 3<>/dev/tty) && echo BREACH"),
-    ("writing outside", Control::None, BOTH, "for d in / /usr /usr/bin /etc /var /home /root /opt /dev /run /proc/sys/kernel; do (echo x > $d/hostile) && echo BREACH $d; done"),
-    ("helper scripts", Control::None, BOTH, "h=$(command -v helper); d=${h%/*}; echo x >> $h && echo BREACH 1; rm -f $h && echo BREACH 2; mv $h $h.x && echo BREACH 3; echo x > $d/ls && echo BREACH 4; chmod 777 $d; echo x > $d/ls && echo BREACH 5; helper | grep -qx helped || echo BREACH 6"),
-    ("own limits", Control::None, BOTH, "ulimit -n 100000 && echo BREACH; ulimit -u 100000 && echo BREACH; ulimit -f unlimited && echo BREACH; ulimit -c unlimited && echo BREACH; true"),
-    ("mounting", Control::None, BOTH, "mkdir m; mount -t tmpfs x m && echo BREACH; python3 -c 'import ctypes\nif ctypes.CDLL(None).mount(b\"x\",b\"m\",b\"tmpfs\",0,0)==0: print(\"BREACH\")'"),
-    ("user namespaces", Control::None, BOTH, "unshare -Ur true && echo BREACH; unshare -m true && echo BREACH; python3 -c 'import ctypes\nif ctypes.CDLL(None).unshare(0x10000000)==0: print(\"BREACH\")'"),
+    (
+        "writing outside",
+        Control::None,
+        BOTH,
+        "for d in / /usr /usr/bin /etc /var /home /root /opt /dev /run /proc/sys/kernel; do (echo x > $d/hostile) && echo BREACH $d; done",
+    ),
+    (
+        "helper scripts",
+        Control::None,
+        BOTH,
+        "h=$(command -v helper); d=${h%/*}; echo x >> $h && echo BREACH 1; rm -f $h && echo BREACH 2; mv $h $h.x && echo BREACH 3; echo x > $d/ls && echo BREACH 4; chmod 777 $d; echo x > $d/ls && echo BREACH 5; helper | grep -qx helped || echo BREACH 6",
+    ),
+    (
+        "own limits",
+        Control::None,
+        BOTH,
+        "ulimit -n 100000 && echo BREACH; ulimit -u 100000 && echo BREACH; ulimit -f unlimited && echo BREACH; ulimit -c unlimited && echo BREACH; true",
+    ),
+    (
+        "mounting",
+        Control::None,
+        BOTH,
+        "mkdir m; mount -t tmpfs x m && echo BREACH; python3 -c 'import ctypes\nif ctypes.CDLL(None).mount(b\"x\",b\"m\",b\"tmpfs\",0,0)==0: print(\"BREACH\")'",
+    ),
+    (
+        "user namespaces",
+        Control::None,
+        BOTH,
+        "unshare -Ur true && echo BREACH; unshare -m true && echo BREACH; python3 -c 'import ctypes\nif ctypes.CDLL(None).unshare(0x10000000)==0: print(\"BREACH\")'",
+    ),
     ("changing the root", Control::MustBreachAsRoot, BOTH, "python3 -c 'import os\nos.chroot(\"/usr\"); print(\"BREACH\")'"),
     ("device nodes", Control::MustBreachAsRoot, BOTH, "mknod node c 1 1 && echo BREACH"),
-    ("kernel rings and keys", Control::MustBreach, BOTH, "python3 -c 'import ctypes\nc=ctypes.CDLL(None)\nr=[c.syscall(425,0,0), c.syscall(250,0,-1,0), c.syscall(319,b\"m\",0)]\nimport errno\nif any(x>=0 for x in r): print(\"BREACH\", r)'"),
-    ("memory nobody owns", Control::MustBreach, BOTH, "python3 -c 'import ctypes\nc=ctypes.CDLL(None); i=c.shmget(0,4096,0o1600)\nif i>=0: print(\"BREACH\"); c.shmctl(i,0,0)'"),
+    (
+        "kernel rings and keys",
+        Control::MustBreach,
+        BOTH,
+        "python3 -c 'import ctypes\nc=ctypes.CDLL(None)\nr=[c.syscall(425,0,0), c.syscall(250,0,-1,0), c.syscall(319,b\"m\",0)]\nimport errno\nif any(x>=0 for x in r): print(\"BREACH\", r)'",
+    ),
+    (
+        "memory nobody owns",
+        Control::MustBreach,
+        BOTH,
+        "python3 -c 'import ctypes\nc=ctypes.CDLL(None); i=c.shmget(0,4096,0o1600)\nif i>=0: print(\"BREACH\"); c.shmctl(i,0,0)'",
+    ),
     ("one huge allocation", Control::MustBreach, BOTH, "python3 -c 'x=bytearray(2<<30); print(\"BREACH\")'"),
     ("memory in /dev/shm", Control::None, BOTH, "head -c 100M /dev/zero > /dev/shm/hog && echo BREACH"),
     ("one big file", Control::MustBreach, BOTH, "truncate -s 1G big; (( $(stat -c %s big) > 100000000 )) && { rm big; echo BREACH; }"),
-    ("many processes", Control::MustBreach, BOTH, "python3 -c 'import os,time,signal\nn=0\nkids=[]\ntry:\n for i in range(200):\n  p=os.fork()\n  if p==0: time.sleep(30); os._exit(0)\n  kids.append(p)\nexcept OSError: pass\nfor p in kids: os.kill(p,9)\nif len(kids)>190: print(\"BREACH\")'"),
+    (
+        "many processes",
+        Control::MustBreach,
+        BOTH,
+        "python3 -c 'import os,time,signal\nn=0\nkids=[]\ntry:\n for i in range(200):\n  p=os.fork()\n  if p==0: time.sleep(30); os._exit(0)\n  kids.append(p)\nexcept OSError: pass\nfor p in kids: os.kill(p,9)\nif len(kids)>190: print(\"BREACH\")'",
+    ),
     // What the weaker backend does not cover.
-    ("arguments of host processes", Control::MustBreach, &[BackendKind::Bubblewrap], "grep -q {ARGUMENT} /proc/{VICTIM}/cmdline && echo BREACH"),
+    (
+        "arguments of host processes",
+        Control::MustBreach,
+        &[BackendKind::Bubblewrap],
+        "grep -q {ARGUMENT} /proc/{VICTIM}/cmdline && echo BREACH",
+    ),
     ("existence of host files", Control::MustBreach, &[BackendKind::Bubblewrap], "test -e {OPEN_SECRET} && echo BREACH"),
 ];
 
@@ -289,7 +384,14 @@ async fn the_shell_s_report_cannot_be_forged_or_silenced_for_ever() {
         let mut session = session(*kind).await;
         assert_eq!(run(session.as_mut(), forge).await.end, CommandEnd::Exited(9), "{kind:?}");
         // These break the shell itself. Each ends, and the next command has a working one.
-        for breaking in ["for fd in {3..255}; do eval \"exec $fd>&-\"; done", "exec 0<&- 1>&- 2>&-", "bash -c 'kill -9 $PPID'", "kill -9 -1", "trap '' INT; while :; do :; done", "exec sleep 100"] {
+        for breaking in [
+            "for fd in {3..255}; do eval \"exec $fd>&-\"; done",
+            "exec 0<&- 1>&- 2>&-",
+            "bash -c 'kill -9 $PPID'",
+            "kill -9 -1",
+            "trap '' INT; while :; do :; done",
+            "exec sleep 100",
+        ] {
             let broken = session.run(breaking, "", Duration::from_secs(1)).await;
             assert!(broken.is_ok(), "{breaking} on {kind:?}: {broken:?}");
             let next = session.run("echo works", "", LONG).await.unwrap();
@@ -361,7 +463,9 @@ async fn live_sessions_cannot_reach_each_other() {
         let home = one.workspace().to_owned();
         let mark = format!("91234.{}", std::process::id());
         run(one.as_mut(), &format!("echo mine > private; chmod 777 . private; sleep {mark} &")).await;
-        let attack = format!("cat {home}/private; echo x > {home}/private; pkill -f '^sleep {mark}'; for p in /proc/[0-9]*; do grep -sqa 'sleep.{mark}' $p/cmdline && kill -9 ${{p#/proc/}}; done");
+        let attack = format!(
+            "cat {home}/private; echo x > {home}/private; pkill -f '^sleep {mark}'; for p in /proc/[0-9]*; do grep -sqa 'sleep.{mark}' $p/cmdline && kill -9 ${{p#/proc/}}; done"
+        );
         let output = run(other.as_mut(), &attack).await;
         assert!(!output.text.contains("mine"), "{kind:?}: {output:?}");
         assert_eq!(processes_with(&format!("sleep {mark}")).len(), 1, "{kind:?}: {output:?}");

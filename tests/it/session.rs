@@ -34,7 +34,10 @@ async fn the_shell_keeps_its_state_and_reports_status() {
         let mut session = session(sandbox.as_ref()).await;
         text(session.as_mut(), "mkdir sub; cd sub; X='a b'; f() { echo \"f $1\"; }").await;
         assert_eq!(text(session.as_mut(), "echo \"$X\" ${PWD##*/}; f 1").await, "a b sub\nf 1\n");
-        assert_eq!(session.run("echo out; echo err >&2; exit_me() { return 7; }; exit_me", "", LONG).await.unwrap().end, CommandEnd::Exited(7));
+        assert_eq!(
+            session.run("echo out; echo err >&2; exit_me() { return 7; }; exit_me", "", LONG).await.unwrap().end,
+            CommandEnd::Exited(7)
+        );
         let broken = session.run("if then", "", LONG).await.unwrap();
         assert!(matches!(broken.end, CommandEnd::Exited(1..)) && broken.text.contains("syntax error"), "{broken:?}");
         let merged = session.run("echo 1; echo 2 >&2; echo 3; echo 4 >/dev/stderr", "", LONG).await.unwrap();
