@@ -1,13 +1,29 @@
 //! The command line: the only place that prints, reads the environment, or exits. One file per command.
 
-mod comparison_table;
 mod failure;
-mod models;
+mod figures;
+mod logging;
 mod output;
+mod results_file;
+mod run_folder;
+
+mod comparison_table;
+mod models;
 mod reporters;
-mod run;
 mod session;
 mod tasks_check;
+
+mod check;
+mod doctor;
+mod elites;
+mod episode;
+mod export;
+mod harness;
+mod init;
+mod lineage;
+mod run;
+mod status;
+mod tasks;
 
 use std::process::ExitCode;
 
@@ -17,8 +33,25 @@ pub use failure::{Failure, FailureKind};
 
 use self::output::{Output, Verbosity};
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 other failure; 2 wrong command line, experiment, template or task; 3 a check did not pass; \
-4 the machine cannot do it (sandbox, endpoint, key); 5 run folder (missing, in use, damaged, disk full); 130 stopped by the user, `resume` goes on.";
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    other failure (a file that cannot be written, an internal error)
+  2    wrong command line, experiment, template, task or id
+  3    tasks were proven and some are refused
+  4    the machine cannot do it: no sandbox, no endpoint, no key
+  5    the run folder: missing, in use, damaged, of another version, disk full
+  130  stopped by the user; `resume` goes on
+
+Results go to standard output, everything else to standard error. Ids may be shortened to any unique beginning.
+Commands that read a run folder work while another process writes it.
+
+Environment:
+  HARNESS_EVO_LOG  what is logged to standard error, for example `debug` or `harness_evo::sandbox=trace`; warnings by default
+  NO_COLOR         plain lines instead of a live display (so does a standard error that is no terminal)
+  API keys are read from the variables that experiments name, and never stored or logged.
+
+Start with `harness-evo init DIR`.";
 
 /// Evolves the harness of a teacher agent, keeps specialised elites per job type, and exports what they did.
 #[derive(Debug, Parser)]
@@ -33,8 +66,18 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::InitArgs),
+    Check(check::CheckArgs),
     Run(run::RunArgs),
     Resume(run::ResumeArgs),
+    Status(status::StatusArgs),
+    Elites(elites::ElitesArgs),
+    Lineage(lineage::LineageArgs),
+    Episode(episode::EpisodeArgs),
+    Export(export::ExportArgs),
+    Tasks(tasks::TasksArgs),
+    Harness(harness::HarnessArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Parses the command line, runs the command, and gives the exit code.
@@ -49,7 +92,7 @@ pub fn main() -> ExitCode {
         }
     };
     let output = Output::new(if cli.quiet { Verbosity::Quiet } else { Verbosity::Normal });
-    match execute(&cli.command, &output) {
+    match logging::start(&output).and_then(|()| execute(&cli.command, &output)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.error(&failure.render());
@@ -59,14 +102,26 @@ pub fn main() -> ExitCode {
 }
 
 fn execute(command: &Command, output: &Output) -> Result<(), Failure> {
+    match command {
+        Command::Init(args) => init::init(args, output),
+        Command::Check(args) => check::check(args, output),
+        Command::Run(args) => block_on(run::run(args, output)),
+        Command::Resume(args) => block_on(run::resume(args, output)),
+        Command::Status(args) => status::status(args, output),
+        Command::Elites(args) => elites::elites(args, output),
+        Command::Lineage(args) => lineage::lineage(args, output),
+        Command::Episode(args) => episode::episode(args, output),
+        Command::Export(args) => export::export(args, output),
+        Command::Tasks(args) => block_on(tasks::tasks(args, output)),
+        Command::Harness(args) => harness::harness(args, output),
+        Command::Doctor(args) => block_on(doctor::doctor(args, output)),
+    }
+}
+
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::from_error(FailureKind::Other, &error))?;
-    runtime.block_on(async {
-        match command {
-            Command::Run(args) => run::run(args, output).await,
-            Command::Resume(args) => run::resume(args, output).await,
-        }
-    })
+    runtime.block_on(command)
 }

@@ -31,6 +31,18 @@ pub(super) async fn open(teacher: &Teacher, tasks: &[Arc<Task>]) -> Result<Opene
     Ok(OpenedModel { model })
 }
 
+/// The highest price of a token of `teacher`, in millionths of a US dollar per million tokens. Nobody is asked.
+pub(super) fn worst_price(teacher: &Teacher) -> Result<u64, Failure> {
+    let prices = match teacher {
+        Teacher::Rehearsal { parameters } => RehearsalTeacher::new(rehearsal_parameters(parameters.as_deref())?, []).price(),
+        Teacher::Endpoint { endpoint, .. } => [endpoint.price.prompt, endpoint.price.cached, endpoint.price.completion],
+        Teacher::Replay { recording } => {
+            Replayer::open(Path::new(recording)).map_err(|error| Failure::from_error(FailureKind::Input, &error))?.price()
+        }
+    };
+    Ok(prices.into_iter().max().unwrap_or(0))
+}
+
 fn rehearsal_parameters(text: Option<&str>) -> Result<RehearsalParameters, Failure> {
     let parsed = match text {
         Some(text) => RehearsalParameters::parse(text, "rehearsal parameters"),

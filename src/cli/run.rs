@@ -7,12 +7,14 @@ use clap::Args;
 
 use super::failure::{Failure, FailureKind};
 use super::output::Output;
-use super::session::{Session, SessionEnd};
+use super::run_folder::store_failure;
+use super::session::{self, Session, SessionEnd};
 use super::{comparison_table, models, reporters, tasks_check};
 use crate::base::{Clock, SystemClock};
 use crate::config::{self, Experiment, TaskCheck};
+use crate::report::Reporter;
 use crate::sandbox;
-use crate::store::{RunMeta, RunStore, StoreError};
+use crate::store::{RunMeta, RunReader, RunStore, StoreError};
 
 /// Evolve harnesses as an experiment file says.
 #[derive(Debug, Args)]
@@ -28,6 +30,9 @@ pub(super) struct RunArgs {
     /// Overrides the seed of the experiment.
     #[arg(long)]
     seed: Option<u64>,
+    /// Append what happens to this file, one JSON object a line, each as it happens.
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
 }
 
 /// Go on with a run that was stopped or killed.
@@ -38,13 +43,20 @@ pub(super) struct ResumeArgs {
     /// Episodes at a time.
     #[arg(long)]
     workers: Option<usize>,
+    /// Append what happens to this file, one JSON object a line, each as it happens.
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
 }
 
 /// Checks the experiment, makes the run folder, runs.
 pub(super) async fn run(args: &RunArgs, output: &Output) -> Result<(), Failure> {
     let experiment = config::load(&args.experiment, args.seed).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
     let folder = args.out.clone().unwrap_or_else(|| default_folder(&experiment));
+    refuse_used(&folder)?;
+    let reporter = reporters::choose(output, args.events.as_deref())?;
     let session = open(experiment, args.workers, output).await?;
+    // What cannot be searched is refused before tasks are played or a folder is made.
+    session::search(&session.experiment, session.worst_price())?;
     prove_tasks(&session, output).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let text = serde_json::to_string(&session.experiment).map_err(|error| Failure::from_error(FailureKind::Other, &error))?;
@@ -56,12 +68,22 @@ pub(super) async fn run(args: &RunArgs, output: &Output) -> Result<(), Failure> 
         created_at: clock.now(),
     };
     let store = RunStore::create(&folder, &meta, &session.experiment.tasks, clock).map_err(|error| store_failure(&error, &folder))?;
-    play(&session, &store, &folder, output).await
+    play(&session, &store, &folder, reporter, output).await
+}
+
+/// Refuses a folder that holds a run, before anything is spent. Making the run looks again, under the folder's lock.
+fn refuse_used(folder: &Path) -> Result<(), Failure> {
+    match RunReader::open(folder).and_then(|reader| reader.meta()) {
+        Ok(_) => Err(store_failure(&StoreError::Exists { path: folder.to_owned() }, folder)),
+        Err(error @ (StoreError::Foreign { .. } | StoreError::Older { .. })) => Err(store_failure(&error, folder)),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Goes on with a run.
 pub(super) async fn resume(args: &ResumeArgs, output: &Output) -> Result<(), Failure> {
     let store = RunStore::open(&args.folder, Arc::new(SystemClock)).map_err(|error| store_failure(&error, &args.folder))?;
+    let reporter = reporters::choose(output, args.events.as_deref())?;
     let experiment = stored_experiment(&store, &args.folder)?;
     let session = open(experiment, args.workers, output).await?;
     let meta = store.reader().and_then(|reader| reader.meta()).map_err(|error| store_failure(&error, &args.folder))?;
@@ -73,7 +95,7 @@ pub(super) async fn resume(args: &ResumeArgs, output: &Output) -> Result<(), Fai
         );
         return Err(Failure::new(FailureKind::Run, message).hint("use the program and the parameters the run was made with"));
     }
-    play(&session, &store, &args.folder, output).await
+    play(&session, &store, &args.folder, reporter, output).await
 }
 
 fn stored_experiment(store: &RunStore, folder: &Path) -> Result<Experiment, Failure> {
@@ -117,12 +139,10 @@ async fn prove_tasks(session: &Session, output: &Output) -> Result<(), Failure> 
     tasks_check::prove(tasks, &session.sandbox, &experiment.sandbox.policy, output).await
 }
 
-async fn play(session: &Session, store: &RunStore, folder: &Path, output: &Output) -> Result<(), Failure> {
-    let reporter = reporters::choose(output);
+async fn play(session: &Session, store: &RunStore, folder: &Path, reporter: Box<dyn Reporter>, output: &Output) -> Result<(), Failure> {
     match session.run(store, folder, reporter).await? {
         SessionEnd::Complete(search, comparison) => {
-            output.data(&comparison_table::render(&search, &comparison, session.teacher.model.simulated(), folder));
-            Ok(())
+            output.data(&comparison_table::render(&search, &comparison, session.teacher.model.simulated(), folder))
         }
         SessionEnd::Drained => Err(Failure::new(FailureKind::Interrupted, "stopped; everything that was paid for is kept")
             .hint(format!("`harness-evo resume {}` goes on", folder.display()))),
@@ -132,15 +152,4 @@ async fn play(session: &Session, store: &RunStore, folder: &Path, output: &Outpu
 fn default_folder(experiment: &Experiment) -> PathBuf {
     let safe: String = experiment.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' }).collect();
     PathBuf::from("runs").join(format!("{safe}-seed{}", experiment.search.seed))
-}
-
-/// A failure of the store, with what to do.
-pub(super) fn store_failure(error: &StoreError, folder: &Path) -> Failure {
-    let failure = Failure::from_error(FailureKind::Run, error);
-    match error {
-        StoreError::Exists { .. } => {
-            failure.hint(format!("`harness-evo resume {}` goes on with it", folder.display())).hint("or name another folder with --out")
-        }
-        _ => failure,
-    }
 }

@@ -39,7 +39,7 @@ pub(super) enum SessionEnd {
 impl Session {
     /// Runs, or goes on with, the run in `store`.
     pub(super) async fn run(&self, store: &RunStore, folder: &Path, reporter: Box<dyn Reporter>) -> Result<SessionEnd, Failure> {
-        let mut search = self.search()?;
+        let mut search = search(&self.experiment, self.worst_price())?;
         let resumed = replay(&mut search, store)?;
         let signals = StopSignals::default();
         let (events, feed) = mpsc::unbounded_channel();
@@ -80,24 +80,8 @@ impl Session {
         end
     }
 
-    fn search(&self) -> Result<Search, Failure> {
-        let mut seeds = Vec::new();
-        for seed in &self.experiment.seeds {
-            let harness = seed.harness().map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
-            seeds.push((seed.template.clone(), Arc::new(harness)));
-        }
-        let space = SearchSpace {
-            seeds,
-            job_types: self.experiment.job_types.clone(),
-            tasks: SplitTasks::new(self.experiment.tasks.clone()),
-            library: Arc::new(self.experiment.library.clone()),
-            worst_price: self.worst_price(),
-            attempts: self.experiment.attempts,
-        };
-        Search::new(self.experiment.search.clone(), space).map_err(|error| Failure::from_error(FailureKind::Input, &error))
-    }
-
-    fn worst_price(&self) -> u64 {
+    /// The highest price of a token of either model.
+    pub(super) fn worst_price(&self) -> u64 {
         let most = |model: &OpenedModel| model.model.price().into_iter().max().unwrap_or(0);
         most(&self.teacher).max(most(&self.rewriter))
     }
@@ -147,6 +131,25 @@ impl Session {
         let mut journal = store.journal();
         drive(search, evaluator, &rewriter, &mut journal, events, signals).await
     }
+}
+
+/// The search of an experiment at its beginning, with tokens that cost `worst_price` at most. Refuses what cannot be searched: a job
+/// type without tasks on one of the splits, for example.
+pub(super) fn search(experiment: &Experiment, worst_price: u64) -> Result<Search, Failure> {
+    let mut seeds = Vec::new();
+    for seed in &experiment.seeds {
+        let harness = seed.harness().map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
+        seeds.push((seed.template.clone(), Arc::new(harness)));
+    }
+    let space = SearchSpace {
+        seeds,
+        job_types: experiment.job_types.clone(),
+        tasks: SplitTasks::new(experiment.tasks.clone()),
+        library: Arc::new(experiment.library.clone()),
+        worst_price,
+        attempts: experiment.attempts,
+    };
+    Search::new(experiment.search.clone(), space).map_err(|error| Failure::from_error(FailureKind::Input, &error))
 }
 
 /// Brings `search` to where the journal ends.

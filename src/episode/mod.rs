@@ -16,6 +16,7 @@ mod tokens;
 mod turn;
 
 pub use play::{Episode, Played, play};
+pub use prompt::system_prompt;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -7,7 +7,7 @@ use crate::trajectory::ToolSchema;
 ///
 /// # Errors
 /// When a block does not render: a fault of the harness.
-pub(super) fn system_prompt(harness: &Harness, context: &PromptContext, tools: &[ToolSchema]) -> Result<String, RenderError> {
+pub fn system_prompt(harness: &Harness, context: &PromptContext, tools: &[ToolSchema]) -> Result<String, RenderError> {
     let mut parts = vec![harness.render_prompt(context)?];
     if harness.genome().protocol.calls == CallForm::Text && !tools.is_empty() {
         parts.push(text_protocol(tools));

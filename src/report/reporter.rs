@@ -20,3 +20,29 @@ impl Reporter for SilentReporter {
 
     fn finish(&mut self) {}
 }
+
+/// Tells two.
+pub struct BothReporters {
+    first: Box<dyn Reporter>,
+    second: Box<dyn Reporter>,
+}
+
+impl BothReporters {
+    /// Tells `first`, then `second`.
+    #[must_use]
+    pub fn new(first: Box<dyn Reporter>, second: Box<dyn Reporter>) -> Self {
+        Self { first, second }
+    }
+}
+
+impl Reporter for BothReporters {
+    fn event(&mut self, event: &RunEvent) {
+        self.first.event(event);
+        self.second.event(event);
+    }
+
+    fn finish(&mut self) {
+        self.first.finish();
+        self.second.finish();
+    }
+}
