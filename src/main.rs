@@ -1,3 +1,7 @@
 //! The `harness-evo` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    harness_evo::cli::main()
+}

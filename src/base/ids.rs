@@ -86,10 +86,7 @@ pub(crate) use define_id;
 
 #[cfg(test)]
 mod tests {
-    define_id!(
-        /// An id for the tests.
-        ProbeId
-    );
+    use crate::task::TaskId as ProbeId;
 
     #[test]
     fn an_id_survives_text_and_json() {

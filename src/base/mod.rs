@@ -6,6 +6,7 @@ mod clock;
 mod ids;
 mod seed;
 mod snapshot;
+mod toml_place;
 
 pub use budget::{Amount, BudgetError, Ledger, Resource};
 pub use canonical::{canonical_bytes, content_hash};
@@ -14,3 +15,4 @@ pub use ids::IdError;
 pub(crate) use ids::define_id;
 pub use seed::SeedTree;
 pub use snapshot::{Entry, Snapshot, SnapshotError};
+pub use toml_place::TomlPlace;

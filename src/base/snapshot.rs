@@ -64,15 +64,21 @@ impl Snapshot {
         Self::default()
     }
 
+    /// Refuses a path that may not stand in a snapshot.
+    ///
+    /// # Errors
+    /// When the path leads out of the workspace, or is empty.
+    pub fn check_path(path: &str) -> Result<(), SnapshotError> {
+        let inside = !path.contains('\0') && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        if inside { Ok(()) } else { Err(SnapshotError { path: path.to_owned() }) }
+    }
+
     /// Adds an entry, replacing what was there.
     ///
     /// # Errors
     /// When the path leads out of the workspace.
     pub fn insert(&mut self, path: &str, entry: Entry) -> Result<(), SnapshotError> {
-        let inside = !path.is_empty() && !path.contains('\0') && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-        if !inside {
-            return Err(SnapshotError { path: path.to_owned() });
-        }
+        Self::check_path(path)?;
         self.entries.insert(path.to_owned(), entry);
         Ok(())
     }
@@ -96,12 +102,32 @@ impl Snapshot {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
     }
 
-    /// This snapshot with `over` laid over it.
+    /// This snapshot with `over` laid over it. What stands in the way gives way: a file or link where `over` has a folder on the
+    /// way to one of its entries, and whatever is inside a folder where `over` has something else. So nothing of `over` is ever
+    /// reached through a link of `self`.
     #[must_use]
     pub fn overlaid(&self, over: &Self) -> Self {
         let mut entries = self.entries.clone();
+        for (path, entry) in &over.entries {
+            for (end, _) in path.match_indices('/') {
+                if entries.get(&path[..end]).is_some_and(|above| !matches!(above, Entry::Folder { .. })) {
+                    entries.remove(&path[..end]);
+                }
+            }
+            if !matches!(entry, Entry::Folder { .. }) {
+                let inside = format!("{path}/");
+                entries.retain(|other, _| !other.starts_with(&inside));
+            }
+        }
         entries.extend(over.entries.iter().map(|(path, entry)| (path.clone(), entry.clone())));
         Self { entries }
+    }
+
+    /// The entries for which `keep` holds.
+    #[must_use]
+    pub fn filtered(&self, keep: impl Fn(&str, &Entry) -> bool) -> Self {
+        let kept = self.entries.iter().filter(|(path, entry)| keep(path, entry));
+        Self { entries: kept.map(|(path, entry)| (path.clone(), entry.clone())).collect() }
     }
 
     /// How many entries there are.
@@ -114,5 +140,34 @@ impl Snapshot {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_lead_out_are_refused() {
+        let mut files = Snapshot::new();
+        for path in ["", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", "a\0b"] {
+            assert!(files.insert_text(path, "").is_err(), "{path:?}");
+        }
+        for path in ["a", "a b", ".hidden", "a/..b", "-x", "line\nbreak"] {
+            assert!(files.insert_text(path, "").is_ok(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_laid_over_is_reached_through_a_link() {
+        let mut below = Snapshot::new();
+        below.insert("tests", Entry::Link { target: "elsewhere".to_owned() }).unwrap();
+        below.insert_text("tool/inner", "x").unwrap();
+        below.insert_text("kept", "k").unwrap();
+        let mut over = Snapshot::new();
+        over.insert_text("tests/a.py", "a").unwrap();
+        over.insert_text("tool", "t").unwrap();
+        let paths: Vec<String> = below.overlaid(&over).iter().map(|(path, _)| path.to_owned()).collect();
+        assert_eq!(paths, ["kept", "tests/a.py", "tool"]);
     }
 }

@@ -1,9 +1,19 @@
 //! The world an agent sees over a sandbox: acts, tools, observations, and the check after the end.
 
 mod act;
+mod arguments;
+mod edit;
+mod observation;
+mod schemas;
+mod scripts;
 mod terminal;
 mod verdict;
 
 pub use act::perform;
-pub use terminal::{EnvironmentError, Terminal, ToolResult, tool_schemas};
+pub use observation::{Gap, cut, elided, observe};
+pub use schemas::tool_schemas;
+pub use terminal::{EnvironmentError, Terminal, ToolResult};
 pub use verdict::check;
+
+#[cfg(test)]
+pub(crate) mod strict;

@@ -1,6 +1,7 @@
 //! The pool: plays episodes with bounded concurrency, each at most once, retries faults, keeps everything in the log.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OnceCell, Semaphore, mpsc};
@@ -25,6 +26,14 @@ pub enum EvaluationError {
     /// The log failed.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// Nothing is scored any more.
+    #[error("{faulted} attempts in a row faulted and none was scored; the last: {last}")]
+    AllFaults {
+        /// How many.
+        faulted: u32,
+        /// The last fault.
+        last: Fault,
+    },
     /// A worker died.
     #[error("an evaluation worker died: {0}")]
     Worker(String),
@@ -84,9 +93,14 @@ struct Shared {
     attempts: u32,
     // Episodes in flight or settled in this process: two steps that need the same one share it.
     flights: Mutex<HashMap<EpisodeKey, Arc<OnceCell<Settled>>>>,
+    // Attempts that faulted since the last scored one: an endpoint that is down must not burn the budget.
+    faults_in_a_row: AtomicU32,
     watcher: mpsc::UnboundedSender<Attempt>,
     cancel: CancellationToken,
 }
+
+/// So many faulted attempts in a row stop the run.
+const FAULTS_TOLERATED: u32 = 40;
 
 impl Evaluator {
     /// A pool with `workers` slots. Every attempt is told to `watcher`; a watcher that went away is no error.
@@ -105,6 +119,7 @@ impl Evaluator {
             slots: Semaphore::new(workers.max(1)),
             attempts: attempts.0.max(1),
             flights: Mutex::new(HashMap::new()),
+            faults_in_a_row: AtomicU32::new(0),
             watcher,
             cancel,
         };
@@ -210,6 +225,7 @@ impl Shared {
             let score = scored(key, &played, lost);
             self.log.record(key, split, attempt, &played.trajectory, played.timing, score.as_ref()).await?;
             self.tell(key, split, pairing, &played);
+            self.watch_faults(&played)?;
             if score.is_some() {
                 return Ok(EpisodeResult { score, faulted_attempts: attempt, lost: Amount::default() });
             }
@@ -217,6 +233,15 @@ impl Shared {
             lost.micro_usd += played.micro_usd;
         }
         Ok(EpisodeResult { score: None, faulted_attempts: self.attempts, lost })
+    }
+
+    fn watch_faults(&self, played: &Played) -> Result<(), EvaluationError> {
+        let Outcome::Faulted { fault } = &played.trajectory.outcome else {
+            self.faults_in_a_row.store(0, Ordering::Relaxed);
+            return Ok(());
+        };
+        let faulted = self.faults_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
+        if faulted < FAULTS_TOLERATED { Ok(()) } else { Err(EvaluationError::AllFaults { faulted, last: fault.clone() }) }
     }
 
     fn tell(&self, key: &EpisodeKey, split: Split, pairing: &Pairing, played: &Played) {

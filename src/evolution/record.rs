@@ -5,44 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::archive::Niche;
 use crate::base::Amount;
 use crate::evaluation::EpisodeScore;
-use crate::harness::{GeneChange, Genome, HarnessId};
+use crate::harness::HarnessId;
+use crate::lineage::{Birth, JudgedHypothesis, OperatorName};
 use crate::task::{JobType, Split};
-
-/// The operators there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OperatorName {
-    /// Moves a few numbers or enums.
-    Perturb,
-    /// Adds, drops or exchanges tools.
-    Toolswap,
-    /// Takes prompt blocks from another harness of the lineage.
-    BlockSwap,
-    /// A model reads failed episodes and edits.
-    Rewrite,
-    /// Takes each gene from one of two parents.
-    Crossover,
-    /// Removes what may not pay.
-    Prune,
-}
-
-impl OperatorName {
-    /// All operators.
-    pub const ALL: [Self; 6] = [Self::Perturb, Self::Toolswap, Self::BlockSwap, Self::Rewrite, Self::Crossover, Self::Prune];
-
-    /// The name, as in SQL and on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Perturb => "perturb",
-            Self::Toolswap => "toolswap",
-            Self::BlockSwap => "block_swap",
-            Self::Rewrite => "rewrite",
-            Self::Crossover => "crossover",
-            Self::Prune => "prune",
-        }
-    }
-}
 
 /// What a step sets out to do. Decided from the state after an earlier commit, so it is the same on every replay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,50 +61,30 @@ pub enum StepResult {
 }
 
 /// Why a proposal was not evaluated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Refusal {
     /// The child is its parent.
+    #[error("the edit changes nothing")]
     NoChange,
     /// The lineage has the child already.
+    #[error("the lineage has {} already", harness.short())]
     Duplicate {
         /// The child.
         harness: HarnessId,
     },
     /// The operator produced something that is not a harness, or that breaks a rule for edits.
+    #[error("not a valid edit: {reason}")]
     Invalid {
         /// What is wrong.
         reason: String,
     },
     /// The operator's model could not be reached or answered nonsense.
+    #[error("the rewriting model failed: {reason}")]
     OperatorFault {
         /// What happened.
         reason: String,
     },
-}
-
-/// A new harness with its origin.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Birth {
-    /// Its id.
-    pub harness: HarnessId,
-    /// Its genes.
-    pub genome: Genome,
-    /// How it differs from its first parent; empty for a seed.
-    pub diff: Vec<GeneChange>,
-    /// What the operator expects; none for a seed.
-    pub hypothesis: Option<Hypothesis>,
-}
-
-/// What the operator expects of an edit.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hypothesis {
-    /// In one sentence.
-    pub text: String,
-    /// Which failures it should fix.
-    pub fixes: Vec<String>,
-    /// What it may break.
-    pub risks: Vec<String>,
 }
 
 /// Episodes of one harness on one job type and split.
@@ -157,6 +102,9 @@ pub struct Evaluation {
     pub faulted: u32,
     /// Attempts that faulted, whether or not a later one was scored.
     pub faulted_attempts: u32,
+    /// What episodes that stayed faulted cost.
+    #[serde(default)]
+    pub lost: Amount,
 }
 
 /// What a committed step changed.
@@ -204,19 +152,6 @@ pub enum Effect {
         /// The judgement.
         judged: JudgedHypothesis,
     },
-}
-
-/// How a hypothesis fared: the paired difference child minus parent.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct JudgedHypothesis {
-    /// Mean paired difference of scores.
-    pub difference: f64,
-    /// Lower end of its 95 % interval.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-    /// Pairs.
-    pub pairs: u32,
 }
 
 /// A committed step.

@@ -39,11 +39,12 @@ pub enum HarnessError {
 }
 
 impl Harness {
-    /// Checks `genome` and names it.
+    /// Normalises and checks `genome` and names it.
     ///
     /// # Errors
-    /// When a gene is outside its domain.
+    /// As [`Genome::validate`].
     pub fn new(genome: Genome) -> Result<Self, HarnessError> {
+        let genome = genome.normalised();
         genome.validate()?;
         let hash = content_hash("harness/1", &genome).map_err(|error| HarnessError::Shape(error.to_string()))?;
         Ok(Self { id: HarnessId::from_hash(&hash), genome })
@@ -87,6 +88,13 @@ pub struct Genome {
 }
 
 impl Genome {
+    /// The default genome with `tools` offered. With at least a tool that can act and `finish` it is valid; without tools,
+    /// as [`Genome::default`] has it, none is.
+    #[must_use]
+    pub fn offering(tools: impl IntoIterator<Item = ToolName>) -> Self {
+        Self { tools: tools.into_iter().map(|tool| (tool, ToolGene::default())).collect(), ..Self::default() }
+    }
+
     /// Every gene with its value, by address.
     ///
     /// # Errors
@@ -109,8 +117,11 @@ impl Genome {
     /// The genome made of `genes`; a gene that is missing has its default (a tool or script that is missing is absent).
     ///
     /// # Errors
-    /// When an address is unknown or a value has the wrong type.
+    /// When an address is unknown or a value has the wrong type; the error names the gene.
     pub fn from_genes(genes: &BTreeMap<GenePath, Value>) -> Result<Self, HarnessError> {
+        for (path, value) in genes {
+            super::domain::check_gene(path, value)?;
+        }
         let mut sections = serde_json::Map::new();
         for (path, value) in genes {
             let section = sections.entry(path.section().to_owned()).or_insert_with(|| Value::Object(serde_json::Map::new()));
@@ -120,14 +131,6 @@ impl Genome {
         }
         serde_json::from_value(Value::Object(sections)).map_err(|error| HarnessError::Shape(error.to_string()))
     }
-
-    /// Checks every gene against its domain.
-    ///
-    /// # Errors
-    /// The first gene outside its domain.
-    pub fn validate(&self) -> Result<(), HarnessError> {
-        Ok(())
-    }
 }
 
 /// The system prompt, in the order in which the blocks are rendered. An empty block is absent.
@@ -135,16 +138,22 @@ impl Genome {
 #[serde(deny_unknown_fields, default)]
 pub struct PromptBlocks {
     /// Who the agent is.
+    #[schemars(length(max = 8192))]
     pub role: String,
     /// Which channel (shell, files, GUI) to use for what.
+    #[schemars(length(max = 8192))]
     pub routing: String,
     /// How to plan, and how to keep track of what was asked.
+    #[schemars(length(max = 8192))]
     pub planning: String,
     /// How to verify before finishing.
+    #[schemars(length(max = 8192))]
     pub verification: String,
     /// What to do after an error.
+    #[schemars(length(max = 8192))]
     pub recovery: String,
     /// The form of the answer.
+    #[schemars(length(max = 8192))]
     pub output_form: String,
 }
 
@@ -222,8 +231,10 @@ impl ToolName {
 #[serde(deny_unknown_fields, default)]
 pub struct ToolGene {
     /// What the model is told about it; empty takes the tool's own description.
+    #[schemars(length(max = 2048))]
     pub description: String,
     /// Seconds one call may take, 1 to 600.
+    #[schemars(range(min = 1, max = 600))]
     pub timeout_seconds: u32,
 }
 
@@ -238,10 +249,13 @@ impl Default for ToolGene {
 #[serde(deny_unknown_fields, default)]
 pub struct Observation {
     /// Bytes kept from the start of a tool's output, 0 to 65536.
+    #[schemars(range(min = 0, max = 65536))]
     pub head_bytes: u32,
     /// Bytes kept from its end, 0 to 65536.
+    #[schemars(range(min = 0, max = 65536))]
     pub tail_bytes: u32,
     /// How many past observations stay whole, 1 to 200; older ones are replaced by a line.
+    #[schemars(range(min = 1, max = 200))]
     pub keep: u32,
     /// The accessibility tree of the desktop.
     pub accessibility_tree: AccessibilityTree,
@@ -286,6 +300,7 @@ pub enum Screenshot {
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
     /// Tokens (estimated) of conversation kept before compaction, 1000 to 1000000.
+    #[schemars(range(min = 1000, max = 1000000))]
     pub window_tokens: u32,
     /// What happens beyond the window.
     pub compaction: Compaction,
@@ -329,12 +344,16 @@ pub enum Scratchpad {
 #[serde(deny_unknown_fields, default)]
 pub struct RetryTable {
     /// The endpoint failed in a way that may pass: 429, 5xx, a stall, a closed connection.
+    #[schemars(length(max = 4))]
     pub provider_transient: Vec<RetryRule>,
     /// The reply had no call that could be parsed, or named a tool that is not offered.
+    #[schemars(length(max = 4))]
     pub malformed_reply: Vec<RetryRule>,
     /// A tool ran and failed.
+    #[schemars(length(max = 4))]
     pub tool_error: Vec<RetryRule>,
     /// The agent's own check before finishing failed or was missing.
+    #[schemars(length(max = 4))]
     pub failed_self_check: Vec<RetryRule>,
 }
 
@@ -343,16 +362,21 @@ pub struct RetryTable {
 #[serde(deny_unknown_fields, default)]
 pub struct RetryRule {
     /// How many times it applies in a row, 1 to 10.
+    #[schemars(range(min = 1, max = 10))]
     pub attempts: u32,
     /// How the delay grows.
     pub backoff: Backoff,
     /// First delay in milliseconds, 0 to 60000.
+    #[schemars(range(min = 0, max = 60000))]
     pub delay_ms: u32,
     /// Longest delay in milliseconds, at least `delay_ms`, at most 600000.
+    #[schemars(range(min = 0, max = 600000))]
     pub cap_ms: u32,
     /// Share of the delay drawn at random, 0 to 1.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub jitter: f64,
     /// What the model is told; empty sends the bare error.
+    #[schemars(length(max = 1024))]
     pub repair: String,
 }
 
@@ -378,10 +402,13 @@ pub enum Backoff {
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Model replies, 1 to 200.
+    #[schemars(range(min = 1, max = 200))]
     pub steps: u32,
     /// Prompt and completion tokens, 1000 to 5000000.
+    #[schemars(range(min = 1000, max = 5000000))]
     pub tokens: u64,
     /// Wall time in seconds, 1 to 7200.
+    #[schemars(range(min = 1, max = 7200))]
     pub seconds: u32,
 }
 
@@ -396,10 +423,13 @@ impl Default for Limits {
 #[serde(deny_unknown_fields, default)]
 pub struct Sampling {
     /// 0 to 2.
+    #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: f64,
-    /// Above 0, at most 1.
+    /// 0.01 to 1.
+    #[schemars(range(min = 0.01, max = 1.0))]
     pub top_p: f64,
     /// Tokens of one reply, 64 to 65536.
+    #[schemars(range(min = 64, max = 65536))]
     pub max_output_tokens: u32,
 }
 

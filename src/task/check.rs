@@ -93,6 +93,13 @@ pub enum Probe {
         /// For example `0o640`, written as octal digits: "640".
         mode: String,
     },
+    /// The path is a symbolic link that points to `target`, as it is written in the link.
+    LinkEquals {
+        /// Relative to the workspace.
+        path: String,
+        /// Where it must point.
+        target: String,
+    },
     /// A command run in a fresh sandbox over a copy of the workspace, with files the agent never saw laid over it.
     Command {
         /// The command, for bash, run in the workspace.
@@ -139,10 +146,11 @@ pub struct ItemResult {
 
 impl Check {
     pub(super) fn validate(&self) -> Result<(), TaskError> {
-        if self.items.iter().any(|item| item.stake == Stake::Credit) {
-            Ok(())
-        } else {
-            Err(TaskError::Part { part: "check.items".to_owned(), reason: "needs at least one item with stake = \"credit\"".to_owned() })
+        if !self.items.iter().any(|item| item.stake == Stake::Credit) {
+            let reason = "needs at least one item with stake = \"credit\"".to_owned();
+            return Err(TaskError::Part { part: "check.items".to_owned(), reason });
         }
+        let mut items = self.items.iter().enumerate();
+        items.try_for_each(|(index, item)| item.probe.validate(&format!("check.items[{index}]")))
     }
 }

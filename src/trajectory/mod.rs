@@ -3,7 +3,9 @@
 mod message;
 mod outcome;
 mod record;
+mod redaction;
 
 pub use message::{ContentPart, Message, Role, ToolCall, ToolSchema, Usage};
 pub use outcome::{Boundary, Ending, Fault, Outcome};
 pub use record::{RequestTag, Timing, Trajectory};
+pub use redaction::{REDACTED, redact, redact_trajectory};

@@ -1,0 +1,7 @@
+mod fixture;
+mod folder;
+mod journal;
+mod kill;
+mod memo;
+mod sample;
+mod views;
