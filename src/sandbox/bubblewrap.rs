@@ -141,7 +141,7 @@ impl Namespaces {
         arguments.extend([ours(self.ground.etc()), "/etc".into(), "--ro-bind".into(), ours(self.ground.shell()), "/run/shell".into()]);
         arguments.extend(["--ro-bind".into(), ours(self.folder.path().to_owned()), SESSION.into()]);
         arguments.extend(
-            ["--remount-ro", "/", "--", "/run/shell/bash", "--noediting", "--norc", "--noprofile", "-i", "+m"]
+            ["--remount-ro", "/", "--", "/run/shell/bash", "--noediting", "--rcfile", "/run/session/first", "-i", "+m"]
                 .map(std::ffi::OsString::from),
         );
         arguments

@@ -88,7 +88,13 @@ impl Guard {
         let seen = Arc::clone(&state);
         let policy = policy.clone();
         let work = move || {
-            while !seen.stopped.load(Ordering::Acquire) {
+            let mut wait = LOOK;
+            loop {
+                // First the wait: most sessions of a check are over before it ends.
+                thread::park_timeout(wait);
+                if seen.stopped.load(Ordering::Acquire) {
+                    return;
+                }
                 let start = Instant::now();
                 if let Some(breach) = look(cage.as_ref(), &policy, deadline) {
                     let _ = seen.breach.set(breach);
@@ -96,7 +102,7 @@ impl Guard {
                     return;
                 }
                 // On a machine where looking is slow it happens less often: at most a tenth of one processor goes into it.
-                thread::park_timeout(LOOK.max(9 * start.elapsed()));
+                wait = LOOK.max(9 * start.elapsed());
             }
         };
         let thread = thread::Builder::new()

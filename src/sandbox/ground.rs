@@ -106,21 +106,28 @@ impl SessionFolder {
         &self.path
     }
 
-    /// Puts the next command and its input where the shell looks for them. New files each time: a program of an earlier command may
-    /// still read the old ones.
+    /// Puts the next command and its input where the shell looks for them.
     pub(super) fn put(&self, command: &str, stdin: &str) -> Result<(), SandboxError> {
-        for (name, text) in [("command", command), ("stdin", stdin)] {
-            let path = self.path.join(name);
-            let swap = || -> io::Result<()> {
-                match fs::remove_file(&path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => {}
-                }
-                write_new(&path, text.as_bytes(), 0o644)
-            };
-            swap().map_err(|source| io_error(format!("handing over the {name} of a session"), source))?;
-        }
-        Ok(())
+        self.replace("command", command)?;
+        self.replace("stdin", stdin)
+    }
+
+    /// Puts the file that the shell reads when it starts.
+    pub(super) fn put_first(&self, text: &str) -> Result<(), SandboxError> {
+        self.replace("first", text)
+    }
+
+    /// A new file each time: a program of an earlier command may still read the old one.
+    fn replace(&self, name: &str, text: &str) -> Result<(), SandboxError> {
+        let path = self.path.join(name);
+        let swap = || -> io::Result<()> {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            write_new(&path, text.as_bytes(), 0o644)
+        };
+        swap().map_err(|source| io_error(format!("handing over the {name} file of a session"), source))
     }
 }
 

@@ -250,7 +250,8 @@ impl Jail for Rules {
         let ruleset = self.ruleset().map_err(|error| SandboxError::Unavailable { backend: NAME, reason: error.to_string() })?;
         let mut command = Command::new(self.shell.join("bash"));
         let helpers = self.folder.path().join("helpers");
-        command.args(["--noediting", "--norc", "--noprofile", "-i", "+m"]).current_dir(&self.workspace).env_clear();
+        command.args(["--noediting", "--rcfile"]).arg(self.folder.path().join("first")).args(["-i", "+m"]);
+        command.current_dir(&self.workspace).env_clear();
         command.envs(environment(&helpers.to_string_lossy(), &self.home, &self.scratch.to_string_lossy()));
         command.arg0("bash").process_group(0);
         if let Some(Lease(id)) = self.user {

@@ -9,7 +9,7 @@ use super::cage::{Breach, Cage, Guard, mib};
 use super::capture::Capture;
 use super::ground::SessionFolder;
 use super::launch::launch;
-use super::shell::{Finish, Shell, exit_status};
+use super::shell::{Finish, Shell, exit_status, first_file};
 use super::workspace::{self, Bounds, Owner};
 use super::{CommandEnd, CommandOutput, Policy, SandboxError, Session};
 use crate::base::Snapshot;
@@ -118,6 +118,7 @@ impl LiveSession {
     }
 
     async fn begin(&self, files: Option<&Snapshot>) -> Result<Life, SandboxError> {
+        self.jail.folder().0.put_first(&first_file(&self.jail.limits()))?;
         let command = self.jail.command()?;
         let reader = match self.jail.owner() {
             Owner::Caller => None,
@@ -125,7 +126,7 @@ impl LiveSession {
         };
         let (child, streams) = launch(command, reader).await?;
         let started = Started(Some(child));
-        let shell = Shell::meet(streams, self.jail.backend(), &self.jail.limits()).await?;
+        let shell = Shell::meet(streams, self.jail.backend()).await?;
         let cage = self.jail.enclose(started)?;
         let guard = Guard::watch(Arc::clone(&cage), &self.policy, self.deadline)?;
         // From here on dropping it kills everything.

@@ -32,6 +32,11 @@ const INTERRUPTS: u32 = 100;
 const SETTLE_IN: &str = "PS1= PS2= PS4='+ '; unset HISTFILE; set +o history; set +H; shopt -u expand_aliases checkwinsize; umask 022; \
      exec 200>&2 201>&1 2>&1";
 
+/// The file that the shell reads when it starts: it settles in, limits itself by the command `limits` and says that it is ready.
+pub(super) fn first_file(limits: &str) -> String {
+    format!("{SETTLE_IN}\n{{ {limits} && builtin printf 'ready\\n'; }} >&200 2>&200 || exit\n")
+}
+
 /// How a command ended, as the shell's own pipe shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finish {
@@ -54,18 +59,16 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// Waits until the shell is there and has run `limits`.
-    pub(super) async fn meet(mut streams: Streams, backend: &'static str, limits: &str) -> Result<Self, SandboxError> {
-        let failed = |source| io_error("starting the shell of a sandbox", source);
-        let first = format!("{SETTLE_IN}\n{{ {limits} && builtin printf 'ready\\n'; }} >&200 2>&200 || exit\n");
-        streams.control.write_all(first.as_bytes()).await.map_err(failed)?;
+    /// Waits until the shell is there and has run [`first_file`].
+    pub(super) async fn meet(mut streams: Streams, backend: &'static str) -> Result<Self, SandboxError> {
+        let failed = |source: std::io::Error| io_error("starting the shell of a sandbox", source);
         let mut said = Vec::new();
         let mut chunk = [0; 1024];
         let greeting = async {
             while !said.ends_with(b"ready\n") && said.len() < 64 * 1024 {
                 let count = streams.status.read(&mut chunk).await?;
                 if count == 0 {
-                    return Ok(false);
+                    return Ok::<_, std::io::Error>(false);
                 }
                 said.extend_from_slice(&chunk[..count]);
             }

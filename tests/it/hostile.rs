@@ -158,7 +158,7 @@ const ATTACKS: &[Attack] = &[
         "many processes",
         Control::MustBreach,
         BOTH,
-        "python3 -c 'import os,time,signal\nn=0\nkids=[]\ntry:\n for i in range(200):\n  p=os.fork()\n  if p==0: time.sleep(30); os._exit(0)\n  kids.append(p)\nexcept OSError: pass\nfor p in kids: os.kill(p,9)\nif len(kids)>190: print(\"BREACH\")'",
+        "python3 -c 'import os,time,signal\nn=0\nkids=[]\ntry:\n for i in range(200):\n  p=os.fork()\n  if p==0: time.sleep(30); os._exit(0)\n  kids.append(p)\nexcept OSError: pass\ntime.sleep(1)\nfor p in kids: os.kill(p,9)\nif len(kids)>190: print(\"BREACH\")'",
     ),
     // What the weaker backend does not cover.
     (
