@@ -298,11 +298,11 @@ mod tests {
 
     #[test]
     fn tools_are_added_and_taken_away() {
-        let edit = parse(r#"{"edits":[{"gene":"tools.bash","value":{}}]}"#).unwrap();
-        let with_bash = edit.child.genome().clone();
-        assert_eq!(with_bash.tools.len(), 1);
-        let edit = Edit::parse(r#"{"edits":[{"gene":"tools.bash","value":null}]}"#, &with_bash, 3, &TaskTexts::default()).unwrap();
-        assert!(edit.child.genome().tools.is_empty());
+        let edit = parse(r#"{"edits":[{"gene":"tools.python","value":{}}]}"#).unwrap();
+        let with_python = edit.child.genome().clone();
+        assert_eq!(with_python.tools.len(), 3);
+        let edit = Edit::parse(r#"{"edits":[{"gene":"tools.python","value":null}]}"#, &with_python, 3, &TaskTexts::default()).unwrap();
+        assert_eq!(edit.child.genome(), &Genome::offering([crate::harness::ToolName::Bash, crate::harness::ToolName::Finish]));
     }
 
     #[test]
