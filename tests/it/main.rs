@@ -1,5 +1,6 @@
 //! Integration tests: one binary, a module per subject.
 
+mod cli;
 mod endpoints;
 mod episodes;
 mod hostile;
