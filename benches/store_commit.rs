@@ -20,7 +20,7 @@ const STEPS: u64 = 10_000;
 const WINDOW: usize = 1_000;
 
 fn genome(number: u64) -> Genome {
-    let mut genome = Genome::default();
+    let mut genome = Genome::offering([harness_evo::harness::ToolName::Bash, harness_evo::harness::ToolName::Finish]);
     // About as much text as a grown harness has.
     genome.prompt.role = format!("You are agent {number}. {}", "Work in short steps and look at every result. ".repeat(10));
     genome.prompt.verification = "List every requirement of the instruction and check each with a command before you finish. ".repeat(8);
@@ -58,7 +58,8 @@ fn record(step: u64, parent: Option<HarnessId>) -> Result<StepRecord, Box<dyn Er
     let changes = if step == 0 { Vec::new() } else { diff(&self::genome(step - 1), &genome)? };
     let birth = Birth { harness, genome, diff: changes, hypothesis: None };
     let episodes = (0..8).map(score).collect();
-    let evaluation = Evaluation { harness, job_type, split: Split::Search, episodes, faulted: 0, faulted_attempts: 0 };
+    let evaluation =
+        Evaluation { harness, job_type, split: Split::Search, episodes, faulted: 0, faulted_attempts: 0, lost: Amount::default() };
     let result = StepResult::Evaluated { birth: Some(Box::new(birth)), evaluations: vec![evaluation], overhead: Amount::default() };
     Ok(StepRecord { step, plan, result, effects: Vec::new(), spent: Amount::default() })
 }

@@ -201,7 +201,7 @@ mod tests {
         let read = parse(ToolName::ReadFile, &json!({"path": "a b", "offset": 3.0, "limit": null}));
         assert_eq!(read, Ok(Action::ReadFile { path: "a b".to_owned(), offset: 3, limit: None }));
         assert_eq!(parse(ToolName::ListFiles, &Value::Null), Ok(Action::ListFiles { path: None }));
-        assert_eq!(parse(ToolName::WriteFile, &json!({"path": "a", "content": ""})).is_ok(), true);
+        assert!(parse(ToolName::WriteFile, &json!({"path": "a", "content": ""})).is_ok());
         assert_eq!(parse(ToolName::Finish, &json!({})), Ok(Action::Finish));
     }
 

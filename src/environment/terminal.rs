@@ -44,6 +44,11 @@ impl ToolResult {
     }
 }
 
+/// Where the agent's workspace is, as far as it can see. A backend that cannot mount has it elsewhere, at a path that differs from run
+/// to run: that path is translated in both directions, so that no trajectory depends on it. What the agent writes into files is not
+/// translated.
+const WORKSPACE: &str = "/home/agent";
+
 /// A running terminal. Dropping it kills everything inside.
 pub struct Terminal {
     session: Box<dyn Session>,
@@ -65,10 +70,10 @@ impl Terminal {
         Ok(Self { session, timeouts, output_bytes: policy.output_bytes, notes: String::new() })
     }
 
-    /// Absolute path of the workspace as programs inside see it.
+    /// Absolute path of the workspace as the agent sees it.
     #[must_use]
-    pub fn workspace(&self) -> &str {
-        self.session.workspace()
+    pub const fn workspace(&self) -> &'static str {
+        WORKSPACE
     }
 
     /// What the `notes` tool last wrote.
@@ -90,19 +95,22 @@ impl Terminal {
             Err(reason) => return Ok(ToolResult::refused(reason)),
         };
         let time = CallTime { own, remaining };
-        let workspace = self.session.workspace().to_owned();
+        let workspace = WORKSPACE;
         Ok(match action {
             Action::Bash { command } => self.run(&command, "", time).await?,
-            Action::Python { code } => self.run(&scripts::python(&workspace), &code, time).await?,
-            Action::ReadFile { path, offset: 1, limit: None } => self.run(&scripts::read_whole(&workspace, &path), "", time).await?,
-            Action::ReadFile { path, offset, limit } => self.read_lines(&workspace, &path, offset, limit, time).await?,
+            Action::Python { code } => {
+                let code = self.inward(&code);
+                self.run(&scripts::python(workspace), &code, time).await?
+            }
+            Action::ReadFile { path, offset: 1, limit: None } => self.run(&scripts::read_whole(workspace, &path), "", time).await?,
+            Action::ReadFile { path, offset, limit } => self.read_lines(workspace, &path, offset, limit, time).await?,
             Action::WriteFile { path, content } => {
-                let written = self.run(&scripts::write(&workspace, &path), &content, time).await?;
+                let written = self.run(&scripts::write(workspace, &path), &content, time).await?;
                 said(written, || format!("wrote {} bytes to {path}", content.len()))
             }
-            Action::EditFile { path, find, replace } => self.edit(&workspace, &path, (&find, &replace), time).await?,
-            Action::ListFiles { path } => self.run(&scripts::list(&workspace, path.as_deref().unwrap_or(".")), "", time).await?,
-            Action::Search { pattern, path } => self.run(&scripts::search(&workspace, &pattern, path.as_deref()), "", time).await?,
+            Action::EditFile { path, find, replace } => self.edit(workspace, &path, (&find, &replace), time).await?,
+            Action::ListFiles { path } => self.run(&scripts::list(workspace, path.as_deref().unwrap_or(".")), "", time).await?,
+            Action::Search { pattern, path } => self.run(&scripts::search(workspace, &pattern, path.as_deref()), "", time).await?,
             Action::Notes { text } => {
                 self.notes = text;
                 ToolResult::done(format!("noted {} bytes", self.notes.len()))
@@ -162,8 +170,17 @@ impl Terminal {
     }
 
     async fn run(&mut self, command: &str, stdin: &str, time: CallTime) -> Result<ToolResult, EnvironmentError> {
-        let output = self.session.run(command, stdin, time.own.min(time.remaining)).await?;
+        let command = self.inward(command);
+        let mut output = self.session.run(&command, stdin, time.own.min(time.remaining)).await?;
+        if self.session.workspace() != WORKSPACE {
+            output.text = output.text.replace(self.session.workspace(), WORKSPACE);
+        }
         Ok(result(output, time, self.output_bytes))
+    }
+
+    /// `text` with the path of the workspace as the session has it.
+    fn inward(&self, text: &str) -> String {
+        text.replace(WORKSPACE, self.session.workspace())
     }
 }
 
@@ -189,7 +206,9 @@ fn result(output: CommandOutput, time: CallTime, output_bytes: usize) -> ToolRes
         CommandEnd::TimedOut if time.remaining < time.own => Some("[timed out: the time of the episode is over]".to_owned()),
         CommandEnd::TimedOut => Some(format!("[timed out after {} s]", time.own.as_secs())),
         CommandEnd::ShellEnded(code) => Some(format!("[the shell ended with exit {code}; a new one stands in the workspace]")),
-        CommandEnd::Killed(reason) => Some(format!("[all processes were killed: {reason}; a new shell stands in the workspace]")),
+        CommandEnd::Killed(reason) => {
+            Some(format!("[all processes were killed, over the limit of {reason}; a new shell stands in the workspace]"))
+        }
     };
     let failed = !matches!(output.end, CommandEnd::Exited(0) | CommandEnd::ShellEnded(0));
     let (text, gap) = without_mark(output, output_bytes);
@@ -257,7 +276,7 @@ mod tests {
         assert_eq!(cut_short.status.as_deref(), Some("[timed out: the time of the episode is over]"));
         let ended = call(&mut terminal, ToolName::Bash, bash("exit 3")).await;
         assert!(ended.failed && ended.status.unwrap().contains("exit 3; a new one"));
-        assert!(call(&mut terminal, ToolName::Bash, bash("hog")).await.status.unwrap().contains("killed: memory"));
+        assert!(call(&mut terminal, ToolName::Bash, bash("hog")).await.status.unwrap().contains("over the limit of memory"));
         assert!(terminal.finish().await.is_ok());
     }
 

@@ -281,7 +281,7 @@ mod tests {
     };
 
     fn parse(reply: &str) -> Result<Edit, EditError> {
-        Edit::parse(reply, &Genome::default(), 3, &TaskTexts::default())
+        Edit::parse(reply, &Genome::offering([crate::harness::ToolName::Bash, crate::harness::ToolName::Finish]), 3, &TaskTexts::default())
     }
 
     #[test]
@@ -348,13 +348,13 @@ mod tests {
             let value = serde_json::json!({ "edits": [{ "gene": "prompt.routing", "value": text }] });
             Edit::parse(&value.to_string(), parent, 3, &texts)
         };
-        let empty = Genome::default();
+        let empty = Genome::offering([crate::harness::ToolName::Bash, crate::harness::ToolName::Finish]);
         assert!(matches!(edit("Read ledger/amber_q3.csv first.", &empty), Err(EditError::Leakage { .. })));
         let copied = "If told to add up the  Amounts of ledgers: add up the amounts of ledger/amber_q3.csv per branch.";
         assert!(matches!(edit(copied, &empty), Err(EditError::Leakage { .. })));
         assert!(edit("Add up amounts per branch with a program; my_ledger/amber_q3.csv_old is another file.", &empty).is_ok());
         // What the parent says already is not the edit's doing.
-        let mut parent = Genome::default();
+        let mut parent = Genome::offering([crate::harness::ToolName::Bash, crate::harness::ToolName::Finish]);
         parent.prompt.routing = "Read ledger/amber_q3.csv first.".to_owned();
         assert!(edit("Read ledger/amber_q3.csv first. Then compute.", &parent).is_ok());
     }

@@ -103,6 +103,7 @@ pub struct Evaluation {
     /// Attempts that faulted, whether or not a later one was scored.
     pub faulted_attempts: u32,
     /// What episodes that stayed faulted cost.
+    #[serde(default)]
     pub lost: Amount,
 }
 

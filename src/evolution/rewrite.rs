@@ -264,3 +264,95 @@ fn result_text(text: &str) -> String {
     let mark = mark.map(|mark| format!(" {mark}")).unwrap_or_default();
     format!("{head} ...{mark} ... {}", &line[start..])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evolution::TaskTexts;
+    use crate::harness::{ToolGene, ToolName};
+    use crate::model::rehearsal::{RehearsalParameters, RehearsalTeacher};
+
+    fn sampling() -> SamplingParams {
+        SamplingParams { temperature: 0.7, top_p: 1.0, max_output_tokens: 2048, seed: None }
+    }
+
+    fn episode(ending: Ending, actions: &[&str], items: &[&str]) -> FailedEpisode {
+        FailedEpisode {
+            instruction: "Do {{ it }}.".to_owned(),
+            ending: ending_name(ending),
+            score: "0.00".to_owned(),
+            steps: 9,
+            actions: actions.iter().map(|text| (*text).to_owned()).collect(),
+            items: items.iter().map(|text| (*text).to_owned()).collect(),
+        }
+    }
+
+    fn genome() -> Genome {
+        let mut genome = Genome::default();
+        genome.tools = [ToolName::Bash, ToolName::Screenshot, ToolName::Finish].map(|tool| (tool, ToolGene::default())).into();
+        genome.prompt.role = "You work in {{ workspace }}.".to_owned();
+        genome
+    }
+
+    fn teacher() -> RehearsalTeacher {
+        RehearsalTeacher::new(RehearsalParameters::builtin().unwrap(), [])
+    }
+
+    /// The edits the rehearsal proposes for one digest under many seeds.
+    fn edits(episodes: Vec<FailedEpisode>, past: Vec<String>) -> Vec<Edit> {
+        let (genome, job_type, teacher) = (genome(), JobType::new("shell").unwrap(), teacher());
+        let prompt = RewritePrompt::builtin(RewriteBounds::default()).unwrap();
+        let digest = FailureDigest { genome: &genome, job_type: &job_type, episodes, past };
+        let edit = |seed| {
+            let request = prompt.request(&digest, &sampling(), seed, 0).unwrap();
+            prompt.read(&teacher.reply(&request).unwrap(), &genome, &TaskTexts::default()).unwrap()
+        };
+        (0..200).map(edit).collect()
+    }
+
+    fn share(edits: &[Edit], genes: &[&str]) -> f64 {
+        let count = edits.iter().filter(|edit| genes.contains(&edit.assignments[0].path.as_str())).count();
+        f64::from(u32::try_from(count).unwrap()) / f64::from(u32::try_from(edits.len()).unwrap())
+    }
+
+    #[test]
+    fn the_rehearsal_reads_the_failures_and_is_right_as_often_as_stated() {
+        let clicks = ["- call: screenshot {}\n  result: no display: this environment is a terminal"; 4];
+        let by_class = [
+            (episode(Ending::Finished, &clicks, &[]), "prompt.routing"),
+            (episode(Ending::StepLimit, &["- call: bash {\"command\":\"ls\"}"], &[]), "limits.steps"),
+            (episode(Ending::Finished, &["- call: bash {}\n  result: a [... 900 bytes left out ...] b"], &["- ok x: y"]), "prompt.routing"),
+            (episode(Ending::Finished, &[], &["- FAIL mode: is 644"]), "prompt.planning"),
+        ];
+        for (episode, gene) in by_class {
+            let edits = edits(vec![episode], Vec::new());
+            let right = edits.iter().filter(|edit| !edit.hypothesis.fixes.is_empty() && edit.assignments[0].path.as_str() == gene).count();
+            // The stated skill is 0.7; four standard errors of 200 draws are 0.13.
+            assert!((114..=166).contains(&right), "{gene}: {right}");
+        }
+    }
+
+    #[test]
+    fn what_failed_before_is_not_proposed_again() {
+        let failing = || vec![episode(Ending::StepLimit, &[], &[])];
+        let first = edits(failing(), Vec::new());
+        let tried = first.iter().find(|edit| !edit.hypothesis.fixes.is_empty()).unwrap().hypothesis.text.clone();
+        assert!(edits(failing(), vec![format!("limits.steps: {tried} (-0.1)")]).iter().all(|edit| edit.hypothesis.text != tried));
+        assert!(share(&first, &["limits.steps"]) > 0.5);
+    }
+
+    #[test]
+    fn a_request_is_bounded_and_templates_in_tasks_stay_text() {
+        let (genome, job_type) = (genome(), JobType::new("shell").unwrap());
+        let bounds = RewriteBounds { bytes: 6000, ..RewriteBounds::default() };
+        let prompt = RewritePrompt::builtin(bounds).unwrap();
+        let long = "- call: bash x".repeat(120);
+        let episodes: Vec<FailedEpisode> = (0..4).map(|_| episode(Ending::Finished, &[&long], &[])).collect();
+        let digest = FailureDigest { genome: &genome, job_type: &job_type, episodes, past: Vec::new() };
+        let request = prompt.request(&digest, &sampling(), 1, 0).unwrap();
+        let user = request.messages[1].joined_text();
+        assert!(user.len() <= 6000 && user.contains("Episode 1") && !user.contains("Episode 4"), "{}", user.len());
+        assert!(user.contains("Do {{ it }}.") && user.contains("prompt.role = \"You work in {{ workspace }}.\""), "{user}");
+        assert_eq!(request.tag.task, None);
+    }
+}

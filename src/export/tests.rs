@@ -8,7 +8,7 @@ fn scored(score: f64) -> Outcome {
 }
 
 fn row(seed: u64, text: &str) -> Row {
-    let mut genome = Genome::default();
+    let mut genome = Genome::offering([crate::harness::ToolName::Bash, crate::harness::ToolName::Finish]);
     genome.prompt.role = "x".to_owned();
     let harness = Harness::new(genome).unwrap().id();
     let mut asks = Message::text(Role::Assistant, "");

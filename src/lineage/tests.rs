@@ -6,7 +6,7 @@ use super::*;
 use crate::harness::{Genome, Harness, HarnessId, diff};
 
 fn genome(number: u32) -> Genome {
-    let mut genome = Genome::default();
+    let mut genome = Genome::offering([crate::harness::ToolName::Bash, crate::harness::ToolName::Finish]);
     genome.prompt.role = format!("harness {number}");
     genome
 }

@@ -32,6 +32,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::cage::{Cage, DiskUse, mib};
 use super::ground::{Ground, SessionFolder};
+use super::launch::close_all_but;
 use super::live::{Files, Jail, LiveSession, Started, shell_status};
 use super::session::io_error;
 use super::workspace::Owner;
@@ -177,8 +178,12 @@ impl Jail for Namespaces {
         if let Owner::Id(id) = self.owner {
             command.uid(id).gid(id);
         }
-        keep_open(&mut command, filter);
+        close_all_but(&mut command, Some(filter));
         Ok(command)
+    }
+
+    fn limits(&self) -> String {
+        limits::command(&self.policy, u64::from(self.policy.processes))
     }
 
     fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError> {
@@ -187,7 +192,6 @@ impl Jail for Namespaces {
         let pid = Pid::from_raw(init).ok_or_else(missing)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| io_error("taking hold of a sandbox", error))?;
         let inside = *processes::children(init).first().ok_or_else(missing)?;
-        limits::set(inside, &self.policy, u64::from(self.policy.processes))?;
         let open = |path: &str| {
             let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::open(format!("/proc/{inside}/root{path}"), flags, Mode::empty())
@@ -212,15 +216,6 @@ impl Jail for Namespaces {
 
     fn files(&self) -> Files {
         Files::Carried
-    }
-}
-
-#[expect(unsafe_code, reason = "a descriptor stays open across exec only if the child says so")]
-fn keep_open(command: &mut Command, file: File) {
-    let keep = move || Ok(rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty())?);
-    // SAFETY: the closure makes one system call on a descriptor it owns; it allocates nothing and takes no lock.
-    unsafe {
-        command.pre_exec(keep);
     }
 }
 

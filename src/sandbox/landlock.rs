@@ -21,7 +21,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -39,6 +39,7 @@ use seccompiler::BpfProgram;
 use super::bubblewrap::environment;
 use super::cage::{Cage, DiskUse};
 use super::ground::{Ground, SessionFolder};
+use super::launch::close_all_but;
 use super::live::{Files, Jail, LiveSession, Started, shell_status};
 use super::session::io_error;
 use super::workspace::{self, Owner};
@@ -180,9 +181,21 @@ impl Lease {
         let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         let free = (base..base + EACH).find(|id| !taken.contains(id));
         let id = free.ok_or_else(|| SandboxError::Unavailable { backend: NAME, reason: format!("{EACH} sessions run already") })?;
+        if !std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| is_mapped(&map, id)) {
+            let reason = format!("this container has no user id {id}; run as another user than root, or use the bubblewrap backend");
+            return Err(SandboxError::Unavailable { backend: NAME, reason });
+        }
         taken.insert(id);
         Ok(Some(Self(id)))
     }
+}
+
+/// Whether a user namespace with this map (lines of first id, id outside, count) has the id.
+fn is_mapped(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        matches!((numbers.next(), numbers.nth(1)), (Some(first), Some(count)) if (first..first + count).contains(&u64::from(id)))
+    })
 }
 
 impl Drop for Lease {
@@ -216,7 +229,8 @@ impl Rules {
             .scope(Scope::from_all(RULES))?
             .create()?
             .add_rules(path_beneath_rules(PROGRAMS, read | AccessFs::Execute))?
-            .add_rules(path_beneath_rules([&self.shell], AccessFs::Execute))?
+            // To run a program the kernel asks for the right to read it, too. That the shell cannot be read is a matter of its mode.
+            .add_rules(path_beneath_rules([&self.shell], read | AccessFs::Execute))?
             .add_rules(path_beneath_rules([self.folder.path()], read | AccessFs::Execute))?
             .add_rules(path_beneath_rules(READ, read))?
             .add_rules(path_beneath_rules(DEVICES, AccessFs::ReadFile | AccessFs::WriteFile))?
@@ -230,6 +244,9 @@ impl Jail for Rules {
     }
 
     fn command(&self) -> Result<Command, SandboxError> {
+        // Programs of this very user (there is no other without root) may have changed it.
+        let shielded = std::fs::set_permissions(self.shell.join("bash"), std::fs::Permissions::from_mode(0o111));
+        shielded.map_err(|source| io_error("shielding the shell", source))?;
         let ruleset = self.ruleset().map_err(|error| SandboxError::Unavailable { backend: NAME, reason: error.to_string() })?;
         let mut command = Command::new(self.shell.join("bash"));
         let helpers = self.folder.path().join("helpers");
@@ -239,19 +256,23 @@ impl Jail for Rules {
         if let Some(Lease(id)) = self.user {
             command.uid(id).gid(id);
         }
+        close_all_but(&mut command, None);
         confine(&mut command, ruleset, Arc::clone(&self.filters));
         Ok(command)
     }
 
-    fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError> {
-        let group = shell.id();
+    fn limits(&self) -> String {
         let own = u64::from(self.policy.processes);
         // Without a user of its own the limit counts all that this user runs, other sessions too: room for them is left.
         let most = match self.user {
             Some(_) => own,
             None => processes::threads_of_user(rustix::process::getuid().as_raw()) + 8 * own,
         };
-        limits::set(group, &self.policy, most)?;
+        limits::command(&self.policy, most)
+    }
+
+    fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError> {
+        let group = shell.id();
         let open = |path: &Path| {
             rustix::fs::open(path, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
                 .map_err(|error| io_error(format!("opening {}", path.display()), error))
@@ -375,4 +396,17 @@ impl Cage for Group {
 fn waitable(group: i32) -> Option<bool> {
     let pid = Pid::from_raw(group)?;
     Some(waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_mapped;
+
+    #[test]
+    fn only_ids_of_the_map_are_there() {
+        let rootless = "         0       1000          1\n         1     100000      65536\n";
+        assert!(is_mapped(rootless, 0) && is_mapped(rootless, 65_536));
+        assert!(!is_mapped(rootless, 65_537) && !is_mapped("", 0));
+        assert!(is_mapped("0 0 4294967295", 1 << 30));
+    }
 }

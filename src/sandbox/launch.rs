@@ -3,8 +3,10 @@
 //! "Die with the parent" in the kernel means the parent *thread*. A pool thread ends when it is idle, and would take every sandbox
 //! it started with it; one thread that only starts processes does not.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{OnceLock, mpsc};
 
@@ -43,6 +45,27 @@ pub(super) async fn launch(mut command: Command, reader: Option<u32>) -> Result<
     let program = command.get_program().to_string_lossy().into_owned();
     let child = on_the_launcher(command).await.map_err(|source| io_error(format!("starting `{program}`"), source))?;
     Ok((child, streams))
+}
+
+/// Closes, in the child at its exec, all descriptors but the standard streams: what this program itself was started with may be open
+/// for inheritance. `but` stays open.
+#[expect(unsafe_code, reason = "which descriptors a child keeps can be decided only between fork and exec")]
+pub(super) fn close_all_but(command: &mut Command, but: Option<File>) {
+    let close = move || {
+        // SAFETY: a system call on integers.
+        let done = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+        if done != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        match &but {
+            Some(file) => Ok(rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?),
+            None => Ok(()),
+        }
+    };
+    // SAFETY: the closure makes system calls on integers and on a descriptor it owns; it allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(close);
+    }
 }
 
 type Request = (Command, tokio::sync::oneshot::Sender<io::Result<Child>>);

@@ -22,7 +22,10 @@ pub(super) trait Jail: Send + Sync {
     /// The program that becomes the shell, confined.
     fn command(&self) -> Result<Command, SandboxError>;
 
-    /// Takes charge of it once its shell is there, and bounds it.
+    /// The command by which the shell bounds itself.
+    fn limits(&self) -> String;
+
+    /// Takes charge of it once its shell is there.
     fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError>;
 
     /// Who owns the files inside.
@@ -122,7 +125,7 @@ impl LiveSession {
         };
         let (child, streams) = launch(command, reader).await?;
         let started = Started(Some(child));
-        let shell = Shell::meet(streams, self.jail.backend()).await?;
+        let shell = Shell::meet(streams, self.jail.backend(), &self.jail.limits()).await?;
         let cage = self.jail.enclose(started)?;
         let guard = Guard::watch(Arc::clone(&cage), &self.policy, self.deadline)?;
         // From here on dropping it kills everything.

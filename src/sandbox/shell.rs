@@ -5,7 +5,7 @@
 //! interactive shell from announcing background jobs.
 //!
 //! A command's status is written by the shell itself. What the shell starts does not have the descriptor, and cannot take it from the
-//! shell either (see `Ground::new`).
+//! shell either (see `Ground::new`). Each command begins with the streams of the session, whatever an earlier one redirected for good.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ const TICK: Duration = Duration::from_millis(50);
 const INTERRUPT: Duration = Duration::from_millis(20);
 const INTERRUPTS: u32 = 100;
 
-/// What the shell does first. Nothing may print but the last line.
+/// What the shell does first, before it limits itself and says that it is ready.
 const SETTLE_IN: &str = "PS1= PS2= PS4='+ '; unset HISTFILE; set +o history; set +H; shopt -u expand_aliases checkwinsize; umask 022; \
-     exec 200>&2 2>&1; builtin printf 'ready\\n' >&200\n";
+     exec 200>&2 201>&1 2>&1";
 
 /// How a command ended, as the shell's own pipe shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,10 +54,11 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// Waits until the shell is there.
-    pub(super) async fn meet(mut streams: Streams, backend: &'static str) -> Result<Self, SandboxError> {
+    /// Waits until the shell is there and has run `limits`.
+    pub(super) async fn meet(mut streams: Streams, backend: &'static str, limits: &str) -> Result<Self, SandboxError> {
         let failed = |source| io_error("starting the shell of a sandbox", source);
-        streams.control.write_all(SETTLE_IN.as_bytes()).await.map_err(failed)?;
+        let first = format!("{SETTLE_IN}\n{{ {limits} && builtin printf 'ready\\n'; }} >&200 2>&200 || exit\n");
+        streams.control.write_all(first.as_bytes()).await.map_err(failed)?;
         let mut said = Vec::new();
         let mut chunk = [0; 1024];
         let greeting = async {
@@ -91,7 +92,8 @@ impl Shell {
         // The shell's other children are jobs of earlier commands: they outlive a timeout.
         let others = processes::children(cage.shell());
         let quoted = folder.replace('\'', "'\\''");
-        let told = self.tell(&format!(". '{quoted}/command' <'{quoted}/stdin' 200>&-\n")).await.is_ok() && self.ask().await.is_ok();
+        let told = self.tell(&format!(". '{quoted}/command' <'{quoted}/stdin' >&201 2>&1 200>&- 201>&-\n")).await.is_ok()
+            && self.ask().await.is_ok();
         if !told {
             return Ok(Finish::Ended);
         }

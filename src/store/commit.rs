@@ -27,7 +27,7 @@ impl Journal for StepJournal {
     fn commit(&mut self, record: &StepRecord) -> Result<(), JournalError> {
         let rows = StepRows::new(record).map_err(|error| JournalError(error.to_string()))?;
         let now = self.shared.clock.now();
-        let outcome = self.shared.writer.write(move |connection| write_step(connection, &rows, now));
+        let outcome = self.shared.writer.write(|connection| write_step(connection, &rows, now));
         outcome.map_err(|error| JournalError(error.to_string()))
     }
 }

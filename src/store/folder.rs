@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, params};
 use super::blobs::Blobs;
 use super::codec::{json_text, sql_exact};
 use super::tables::ReportRow;
-use super::writer::{Outcome, Writer};
+use super::writer::Writer;
 use super::{BLOBS_FOLDER, DATABASE_FILE, LOCK_FILE, RunReader, StepJournal, StoreError, StoredEpisodes, schema};
 use crate::base::{Clock, Timestamp};
 use crate::model::ModelId;
@@ -131,12 +131,11 @@ impl RunStore {
     /// # Errors
     /// When it cannot be written.
     pub fn write_report(&self, rows: &[ReportRow]) -> Result<(), StoreError> {
-        let rows = rows.to_vec();
-        unshare(self.shared.writer.write(move |connection| {
+        self.shared.writer.write(|connection| {
             let sql = StoreError::sql("writing the report");
             let written = connection.execute("DELETE FROM report", []).and_then(|_| rows.iter().try_for_each(|row| row.insert(connection)));
             written.map_err(sql)
-        }))
+        })
     }
 
     fn open_folder(folder: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
@@ -155,11 +154,10 @@ impl RunStore {
     }
 
     fn begin(&self, meta: &RunMeta, tasks: &[Arc<Task>]) -> Result<(), StoreError> {
-        let meta = meta.clone();
         let seed = sql_exact("the seed", meta.seed)?;
         let bodies =
             tasks.iter().map(|task| Ok((Arc::clone(task), json_text("a task", task.body())?))).collect::<Result<Vec<_>, StoreError>>()?;
-        unshare(self.shared.writer.write(move |connection| {
+        self.shared.writer.write(|connection| {
             let written = connection.execute(
                 "INSERT INTO meta (id, format, experiment, seed, model_name, model_fingerprint, simulated, created_at)
                  VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -175,7 +173,7 @@ impl RunStore {
                 insert.execute(values).map_err(StoreError::sql("keeping the tasks"))?;
             }
             Ok(())
-        }))
+        })
     }
 }
 
@@ -183,11 +181,6 @@ impl Shared {
     pub(super) fn finder(&self) -> std::sync::MutexGuard<'_, Connection> {
         self.finder.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The error of a job that was not shared with others.
-pub(super) fn unshare(outcome: Outcome) -> Result<(), StoreError> {
-    outcome.map_err(|error| Arc::try_unwrap(error).unwrap_or(StoreError::WriterGone))
 }
 
 fn open_reader(database: &Path) -> Result<(Connection, schema::SchemaVersion), StoreError> {

@@ -12,6 +12,22 @@ use crate::harness::HarnessId;
 use crate::task::{JobType, Split, TaskId};
 use crate::trajectory::{Boundary, Ending, Timing, Trajectory};
 
+/// What has ids that are looked up by prefix.
+#[derive(Debug, Clone, Copy)]
+enum Table {
+    Harness,
+    Task,
+}
+
+impl Table {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Harness => "harness",
+            Self::Task => "task",
+        }
+    }
+}
+
 /// Most candidates an error names.
 const CANDIDATES: usize = 8;
 
@@ -102,7 +118,7 @@ impl RunReader {
     /// # Errors
     /// When there is none or several; then some of them are named.
     pub fn harness(&self, prefix: &str) -> Result<StoredHarness, StoreError> {
-        let id = self.unique("harness", prefix)?;
+        let id = self.unique(Table::Harness, prefix)?;
         let row = self
             .connection
             .query_row("SELECT id, step, depth, template, genome FROM harness WHERE id = ?1", [&id], |row| {
@@ -125,21 +141,19 @@ impl RunReader {
     /// # Errors
     /// When there is none or several; then some of them are named.
     pub fn task_id(&self, prefix: &str) -> Result<TaskId, StoreError> {
-        self.unique("task", prefix)?.parse().map_err(|error| StoreError::value("a task", error))
+        self.unique(Table::Task, prefix)?.parse().map_err(|error| StoreError::value("a task", error))
     }
 
     /// Ids are looked up as a range of the index, so that it costs the same in a long run.
-    fn unique(&self, kind: &'static str, prefix: &str) -> Result<String, StoreError> {
-        let sql = match kind {
-            "task" => "SELECT id FROM task WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2",
-            _ => "SELECT id FROM harness WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2",
-        };
+    fn unique(&self, table: Table, prefix: &str) -> Result<String, StoreError> {
+        let kind = table.name();
+        let sql = format!("SELECT id FROM {kind} WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2");
         let none = || StoreError::NoSuchId { kind, prefix: prefix.to_owned() };
         if prefix.is_empty() || !prefix.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(none());
         }
         let limit = i64::try_from(CANDIDATES).unwrap_or(i64::MAX);
-        let mut found: Vec<String> = self.rows("looking for an id", sql, (prefix, limit), |row| row.get(0))?;
+        let mut found: Vec<String> = self.rows("looking for an id", &sql, (prefix, limit), |row| row.get(0))?;
         if found.len() > 1 {
             return Err(StoreError::Ambiguous { kind, prefix: prefix.to_owned(), candidates: found });
         }

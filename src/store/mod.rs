@@ -1,7 +1,7 @@
 //! The run folder: `run.db` (SQLite, write-ahead log), `blobs/` and `run.lock`.
 //!
-//! One process writes a run, through one thread that commits what waits in groups; any number may read it meanwhile. A committed
-//! step or recorded episode survives the death of the process (it is in the write-ahead log); the log is synchronised with the
+//! One process writes a run, through one connection: the journal commits each step, a thread commits waiting episodes in groups.
+//! Any number of processes may read it meanwhile. A committed step or recorded episode survives the death of the process (it is in the write-ahead log); the log is synchronised with the
 //! disk at checkpoints, so a power cut may cost the last moments, never the consistency. The schema is described in
 //! `migrations/*/up.sql`. Tests and benches keep a run in memory ([`RunStore::in_memory`]) or nothing at all ([`NullJournal`],
 //! [`NullEpisodeLog`]).

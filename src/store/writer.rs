@@ -1,7 +1,8 @@
-//! The one thread that writes. What waits in its queue when it is free is committed together.
+//! The one connection that writes. Episodes come from many workers: a thread commits together what waits in its queue when the
+//! connection is free. The journal waits for each step anyway and commits on its own thread, between two groups.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -19,16 +20,17 @@ const GROUP: usize = 64;
 type Work = Box<dyn Fn(&Connection) -> Result<(), StoreError> + Send>;
 
 /// What became of a job.
-pub(super) type Outcome = Result<(), Arc<StoreError>>;
+type Outcome = Result<(), StoreError>;
 
 struct Job {
     work: Work,
     done: Box<dyn FnOnce(Outcome) + Send>,
 }
 
-/// Handle of the writing thread. Dropping it waits until everything queued is written.
+/// Handle of the writing connection and its thread. Dropping it waits until everything queued is written.
 #[derive(Debug)]
 pub(super) struct Writer {
+    connection: Arc<Mutex<Connection>>,
     jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -36,32 +38,34 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts the thread.
     pub(super) fn start(connection: Connection) -> Result<Self, StoreError> {
+        let connection = Arc::new(Mutex::new(connection));
         let (jobs, queue) = sync_channel(QUEUE);
+        let shared = Arc::clone(&connection);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || write_all(&connection, &queue))
+            .spawn(move || write_all(&shared, &queue))
             .map_err(StoreError::io(std::path::Path::new("the writer thread")))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { connection, jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Runs `work` in a transaction and waits for the commit.
-    pub(super) fn write(&self, work: impl Fn(&Connection) -> Result<(), StoreError> + Send + 'static) -> Outcome {
-        let (done, outcome) = sync_channel(1);
-        // The receiver is alive until the outcome has come.
-        self.send(Box::new(work), Box::new(move |result| drop(done.send(result))))?;
-        outcome.recv().unwrap_or_else(|_| Err(Arc::new(StoreError::WriterGone)))
+    /// Runs `work` in a transaction of its own and commits it.
+    pub(super) fn write(&self, work: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Outcome {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        transact(&connection, work)
     }
 
-    /// As [`Self::write`], without holding a thread of the async runtime. A caller that goes away does not undo its work.
+    /// Runs `work` in a transaction, alone or with others, and waits for the commit without holding a thread of the async runtime.
+    /// A caller that goes away does not undo its work.
     pub(super) async fn write_async(&self, work: impl Fn(&Connection) -> Result<(), StoreError> + Send + 'static) -> Outcome {
         let (done, outcome) = tokio::sync::oneshot::channel();
+        // A caller that went away need not be told.
         self.send(Box::new(work), Box::new(move |result| drop(done.send(result))))?;
-        outcome.await.unwrap_or_else(|_| Err(Arc::new(StoreError::WriterGone)))
+        outcome.await.unwrap_or(Err(StoreError::WriterGone))
     }
 
     fn send(&self, work: Work, done: Box<dyn FnOnce(Outcome) + Send>) -> Outcome {
-        let gone = || Arc::new(StoreError::WriterGone);
-        self.jobs.as_ref().ok_or_else(gone)?.send(Job { work, done }).map_err(|_| gone())
+        let jobs = self.jobs.as_ref().ok_or(StoreError::WriterGone)?;
+        jobs.send(Job { work, done }).map_err(|_| StoreError::WriterGone)
     }
 }
 
@@ -75,16 +79,19 @@ impl Drop for Writer {
     }
 }
 
-fn write_all(connection: &Connection, queue: &Receiver<Job>) {
+fn write_all(connection: &Mutex<Connection>, queue: &Receiver<Job>) {
     while let Ok(first) = queue.recv() {
+        // What arrives while the journal holds the connection joins the group.
+        let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut group = vec![first];
         group.extend(queue.try_iter().take(GROUP - 1));
-        settle(connection, group);
+        settle(&connection, group);
     }
 }
 
 fn settle(connection: &Connection, group: Vec<Job>) {
-    if group.len() > 1 && transact(connection, &group).is_ok() {
+    let together = || transact(connection, |transaction| group.iter().try_for_each(|job| (job.work)(transaction)));
+    if group.len() > 1 && together().is_ok() {
         for job in group {
             (job.done)(Ok(()));
         }
@@ -92,17 +99,15 @@ fn settle(connection: &Connection, group: Vec<Job>) {
     }
     // Alone, or one of the group failed: each gets its own transaction and its own outcome.
     for job in group {
-        let outcome = transact(connection, std::slice::from_ref(&job)).map_err(Arc::new);
+        let outcome = transact(connection, &job.work);
         (job.done)(outcome);
     }
 }
 
-fn transact(connection: &Connection, group: &[Job]) -> Result<(), StoreError> {
+fn transact(connection: &Connection, work: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Outcome {
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(StoreError::sql("beginning a transaction"))?;
-    for job in group {
-        (job.work)(&transaction)?;
-    }
+    work(&transaction)?;
     transaction.commit().map_err(StoreError::sql("committing"))
 }
 

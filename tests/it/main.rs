@@ -1,9 +1,16 @@
 //! Integration tests: one binary, a module per subject.
 
+#[cfg(test)]
 mod cli;
+#[cfg(test)]
 mod endpoints;
+#[cfg(test)]
 mod episodes;
+#[cfg(test)]
 mod hostile;
+#[cfg(test)]
 mod mock_llm;
+#[cfg(test)]
 mod session;
+#[cfg(test)]
 mod tasks;

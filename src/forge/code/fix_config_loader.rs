@@ -80,6 +80,20 @@ fn setting(dice: &mut Dice, default: &Value, words: [&str; 2]) -> (String, Value
     }
 }
 
+fn instruction(dice: &mut Dice, [path, shown, doc, package]: [&str; 4]) -> String {
+    let constraints = [
+        format!("Truth values do not work at all: {doc} says how they are written."),
+        "The environment has to win over the file, and the file over the defaults.".to_owned(),
+        "A name that is not among the defaults raises ValueError with the message `unknown setting NAME`.".to_owned(),
+        format!("`load(path, environment)` keeps its signature; {shown} stays as it is."),
+    ];
+    let intro = match dice.number(0, 1) {
+        0 => format!("The settings loader {path} has several defects. Please repair it."),
+        _ => format!("Operators complain about how {package} reads its settings. Fix {path}."),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let words = dice.picks(WORDS, 4);
@@ -197,15 +211,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         "tail -n 6 {path}; {PYTHON} -c 'import {package}.{module} as m; print(m.load(\"/dev/null\", {{\"{prefix}_LIMIT\": \"77\"}}))'"
     )));
 
-    let constraints = [
-        format!("Truth values do not work at all: {doc} says how they are written."),
-        "The environment has to win over the file, and the file over the defaults.".to_owned(),
-        "A name that is not among the defaults raises ValueError with the message `unknown setting NAME`.".to_owned(),
-        format!("`load(path, environment)` keeps its signature; {shown} stays as it is."),
-    ];
-    let intro = match dice.number(0, 1) {
-        0 => format!("The settings loader {path} has several defects. Please repair it."),
-        _ => format!("Operators complain about how {package} reads its settings. Fix {path}."),
-    };
-    draft.body("code", "fix-config-loader", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&path, &shown, &doc, package]);
+    draft.body("code", "fix-config-loader", instruction)
 }

@@ -57,6 +57,21 @@ fn command_table(dice: &mut Dice, package: &str, line: &str) -> String {
     format!("# command = module:function\n{}\n", lines.join("\n"))
 }
 
+fn instruction(dice: &mut Dice, [core, old, new]: [&str; 3]) -> String {
+    let constraints = [
+        "Change every place that uses the old name, code and configuration alike; nothing else changes.".to_owned(),
+        format!(
+            "Code that others wrote still calls the old name: keep `{old}` in {core} as a function with the same results that emits a DeprecationWarning."
+        ),
+        "No code of this project may use the old name or trigger that warning.".to_owned(),
+    ];
+    let intro = match dice.number(0, 1) {
+        0 => format!("Rename the function `{old}` of {core} to `{new}` throughout this project."),
+        _ => format!("The name `{old}` ({core}) has outlived its meaning. From now on it is `{new}`, everywhere in this folder."),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let words = dice.picks(WORDS, 3);
@@ -150,18 +165,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(fill(ALIAS, &[("core", &core), ("old", &old), ("new", &new)]))));
     draft.act(verify(&format!("grep -rnw {old} . ; {PYTHON} main.py {command} 7 2")));
 
-    let constraints = [
-        "Change every place that uses the old name, code and configuration alike; nothing else changes.".to_owned(),
-        format!(
-            "Code that others wrote still calls the old name: keep `{old}` in {core} as a function with the same results that emits a DeprecationWarning."
-        ),
-        "No code of this project may use the old name or trigger that warning.".to_owned(),
-    ];
-    let intro = match dice.number(0, 1) {
-        0 => format!("Rename the function `{old}` of {core} to `{new}` throughout this project."),
-        _ => format!("The name `{old}` ({core}) has outlived its meaning. From now on it is `{new}`, everywhere in this folder."),
-    };
-    draft.body("code", "rename-api", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&core, &old, &new]);
+    draft.body("code", "rename-api", instruction)
 }
 
 #[cfg(test)]

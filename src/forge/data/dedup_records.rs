@@ -44,23 +44,10 @@ struct Record<'a> {
     origin: usize,
 }
 
-pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
-    let dice = &mut Dice::new(seeds, "task");
-    let (input, output) = (
-        format!("{}.csv", dice.pick(&["contacts", "members", "leads", "accounts"])),
-        format!("{}.csv", dice.pick(&["clean", "unique", "merged", "kept"])),
-    );
-    let removed = format!("{}.txt", dice.pick(&["removed", "dropped", "duplicates"]));
-    let (key, updated, origin) = (
-        dice.pick(&["email", "login", "handle"]),
-        dice.pick(&["updated", "changed_on", "last_seen"]),
-        dice.pick(&["origin", "source", "system"]),
-    );
-    let origins = dice.picks(WORDS, 4);
-    let year = dice.number(2019, 2025);
-    let owners = dice.count(9, 18);
+/// What people are known by, `owners` times.
+fn keys(dice: &mut Dice, key: &str, owners: usize) -> Vec<String> {
     let people = dice.picks(PEOPLE, owners);
-    let keys: Vec<String> = people
+    people
         .iter()
         .map(|name| {
             if key == "email" {
@@ -69,10 +56,14 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
                 format!("{}.{}", name.to_lowercase(), dice.number(10, 99))
             }
         })
-        .collect();
+        .collect()
+}
 
+/// One to four records of every owner, in the order of the file.
+fn records(dice: &mut Dice, owners: usize) -> Vec<Record<'static>> {
+    let year = dice.number(2019, 2025);
     let mut records = Vec::new();
-    for owner in 0..keys.len() {
+    for owner in 0..owners {
         // The first two keys are tied on the date; for the others chance decides, with different origins.
         let copies = if owner < 2 { 2 } else { dice.count(1, 4) };
         let mut ranks = [0, 1, 2, 3];
@@ -99,6 +90,44 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     if records[pair[0]].origin < records[pair[1]].origin {
         records.swap(pair[0], pair[1]);
     }
+    records
+}
+
+fn instruction(dice: &mut Dice, [input, output, removed, key, updated, origin, doc]: [&str; 7]) -> String {
+    let constraints = [
+        format!("Keep the record with the latest `{updated}`; if several share that date, the one whose {origin} is trusted most ({doc})."),
+        format!("Write the {key} in lower case and sort by it; the columns stay as they are."),
+        format!("Write the `no` of every record that was left out to {removed}, one a line, in rising order of the numbers."),
+    ];
+    let intro = match dice.number(0, 2) {
+        0 => format!(
+            "{input} has several records for the same {key}, which differ in upper and lower case. Write {output} with one record per {key}."
+        ),
+        1 => format!(
+            "Remove the duplicates from {input} and save the result as {output}: two records are the same if their `{key}` is equal apart from case."
+        ),
+        _ => format!("Please produce {output}, a version of {input} where every {key} (ignoring case) occurs once."),
+    };
+    dice.listed(&intro, &constraints)
+}
+
+pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
+    let dice = &mut Dice::new(seeds, "task");
+    let (input, output) = (
+        format!("{}.csv", dice.pick(&["contacts", "members", "leads", "accounts"])),
+        format!("{}.csv", dice.pick(&["clean", "unique", "merged", "kept"])),
+    );
+    let removed = format!("{}.txt", dice.pick(&["removed", "dropped", "duplicates"]));
+    let (key, updated, origin) = (
+        dice.pick(&["email", "login", "handle"]),
+        dice.pick(&["updated", "changed_on", "last_seen"]),
+        dice.pick(&["origin", "source", "system"]),
+    );
+    let origins = dice.picks(WORDS, 4);
+    let owners = dice.count(9, 18);
+    let keys = keys(dice, key, owners);
+
+    let records = records(dice, keys.len());
 
     let mut data = format!("no,{key},town,{updated},{origin}\n");
     for record in &records {
@@ -162,19 +191,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(REMOVED, ""))));
     draft.act(verify(&format!("wc -l {output} {removed}; head -n 4 {output}")));
 
-    let constraints = [
-        format!("Keep the record with the latest `{updated}`; if several share that date, the one whose {origin} is trusted most ({doc})."),
-        format!("Write the {key} in lower case and sort by it; the columns stay as they are."),
-        format!("Write the `no` of every record that was left out to {removed}, one a line, in rising order of the numbers."),
-    ];
-    let intro = match dice.number(0, 2) {
-        0 => format!(
-            "{input} has several records for the same {key}, which differ in upper and lower case. Write {output} with one record per {key}."
-        ),
-        1 => format!(
-            "Remove the duplicates from {input} and save the result as {output}: two records are the same if their `{key}` is equal apart from case."
-        ),
-        _ => format!("Please produce {output}, a version of {input} where every {key} (ignoring case) occurs once."),
-    };
-    draft.body("data", "dedup-records", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&input, &output, &removed, key, updated, origin, &doc]);
+    draft.body("data", "dedup-records", instruction)
 }

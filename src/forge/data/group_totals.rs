@@ -31,30 +31,24 @@ with open('@output@', 'a') as target:
     target.write(f'TOTAL,{sum(int(row[1]) for row in rows)},{sum((Decimal(row[2]) for row in rows), Decimal(0)):.2f}\\n')
 ";
 
-pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
-    let dice = &mut Dice::new(seeds, "task");
-    let word = dice.pick(WORDS);
-    let (input, output) = (format!("{word}_orders.csv"), format!("{}_by_group.csv", dice.pick(&["totals", "sums", "revenue", "spend"])));
-    let group = dice.pick(&["region", "branch", "team", "product", "depot"]);
-    let (status, amount) = (dice.pick(&["status", "state", "flag"]), dice.pick(&["amount", "net", "value", "charge"]));
-    let (delimiter, delimiter_code) = [(",", ","), (";", ";"), ("|", "|"), ("\t", "\\t")][dice.count(0, 3)];
-    let void = dice.code();
-    let untidy = dice.chance(45);
-    let names = dice.picks(
-        if group == "product" {
-            GOODS
-        } else if group == "team" {
-            TEAMS
-        } else {
-            PLACES
-        },
-        6,
-    );
-    let names = &names[..dice.count(3, 6)];
+/// Whether group names are written in one way.
+#[derive(Clone, Copy, PartialEq)]
+enum Spelling {
+    Even,
+    Varied,
+}
 
+/// The file, and rows and cents of every group without the void ones.
+fn orders<'a>(
+    dice: &mut Dice,
+    [group, status, amount, delimiter, void]: [&str; 5],
+    names: &[&'a str],
+    spelling: Spelling,
+) -> (String, BTreeMap<&'a str, (i64, i64)>) {
+    let untidy = spelling == Spelling::Varied;
     let columns = dice.picks(&["id", group, status, amount, "entered_by"], 5);
     let mut lines = vec![columns.join(delimiter)];
-    let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    let mut sums: BTreeMap<&'a str, (i64, i64)> = BTreeMap::new();
     for number in 0..dice.count(24, 70) {
         // The first rows make sure that every group counts and that leaving the void rows in would show.
         let is_void = number < 3 || (number >= 9 && dice.chance(15));
@@ -76,7 +70,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
             column if column == group => shown.clone(),
             column if column == status => {
                 if is_void {
-                    void.clone()
+                    void.to_owned()
                 } else {
                     dice.pick(&["open", "paid", "sent"]).to_owned()
                 }
@@ -95,6 +89,54 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let (header, rows) = lines.split_at_mut(1);
     dice.shuffle(rows);
     let data = format!("{}\n{}\n", header[0], rows.join("\n"));
+    (data, sums)
+}
+
+fn instruction(dice: &mut Dice, [input, output, group, amount, doc, header]: [&str; 6], remark: Option<String>) -> String {
+    let mut constraints = vec![
+        format!("Test entries do not count; {doc} says how to recognise them."),
+        "Sort by total from high to low, equal totals by name.".to_owned(),
+        "The last line is the grand total: TOTAL, the number of rows, the sum (`TOTAL,<rows>,<sum>`).".to_owned(),
+    ];
+    constraints.extend(remark);
+    let intro = match dice.number(0, 2) {
+        0 => format!(
+            "Sum the column `{amount}` of {input} for each {group} and write the result to {output}, comma separated, with the header `{header}` and two decimals. An empty {amount} is 0."
+        ),
+        1 => format!(
+            "I need a summary of {input}: per {group} the number of rows and the total {amount} (an empty one is 0). Put it into {output} as CSV with the header line `{header}`; totals have two decimals."
+        ),
+        _ => format!(
+            "From {input} make {output}: a comma-separated file with the header `{header}` and one line per {group}, where total is the sum of `{amount}` with exactly two decimals and an empty `{amount}` counts as 0."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
+pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
+    let dice = &mut Dice::new(seeds, "task");
+    let word = dice.pick(WORDS);
+    let (input, output) = (format!("{word}_orders.csv"), format!("{}_by_group.csv", dice.pick(&["totals", "sums", "revenue", "spend"])));
+    let group = dice.pick(&["region", "branch", "team", "product", "depot"]);
+    let (status, amount) = (dice.pick(&["status", "state", "flag"]), dice.pick(&["amount", "net", "value", "charge"]));
+    let (delimiter, delimiter_code) = [(",", ","), (";", ";"), ("|", "|"), ("\t", "\\t")][dice.count(0, 3)];
+    let void = dice.code();
+    let spelling = if dice.chance(45) { Spelling::Varied } else { Spelling::Even };
+    let untidy = spelling == Spelling::Varied;
+    let names = dice.picks(
+        if group == "product" {
+            GOODS
+        } else if group == "team" {
+            TEAMS
+        } else {
+            PLACES
+        },
+        6,
+    );
+    let names = &names[..dice.count(3, 6)];
+
+    let signs = [group, status, amount, delimiter, &void];
+    let (data, sums) = orders(dice, signs, names, spelling);
 
     let key = format!("Rows whose {status} is `{void}` are test entries and never count in any report.");
     let doc = format!("docs/{}.md", dice.pick(&["data_notes", "handbook", "readme", "conventions"]));
@@ -137,24 +179,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(fill(TOTAL, &[("output", &output)]))));
     draft.act(verify(&format!("cat {output}")));
 
-    let mut constraints = vec![
-        format!("Test entries do not count; {doc} says how to recognise them."),
-        "Sort by total from high to low, equal totals by name.".to_owned(),
-        "The last line is the grand total: TOTAL, the number of rows, the sum (`TOTAL,<rows>,<sum>`).".to_owned(),
-    ];
-    if untidy {
-        constraints.push(format!("Spelling of the {group} varies in case and surrounding blanks; write it in lower case without blanks."));
-    }
-    let intro = match dice.number(0, 2) {
-        0 => format!(
-            "Sum the column `{amount}` of {input} for each {group} and write the result to {output}, comma separated, with the header `{header}` and two decimals. An empty {amount} is 0."
-        ),
-        1 => format!(
-            "I need a summary of {input}: per {group} the number of rows and the total {amount} (an empty one is 0). Put it into {output} as CSV with the header line `{header}`; totals have two decimals."
-        ),
-        _ => format!(
-            "From {input} make {output}: a comma-separated file with the header `{header}` and one line per {group}, where total is the sum of `{amount}` with exactly two decimals and an empty `{amount}` counts as 0."
-        ),
-    };
-    draft.body("data", "group-totals", dice.listed(&intro, &constraints))
+    let remark =
+        untidy.then(|| format!("Spelling of the {group} varies in case and surrounding blanks; write it in lower case without blanks."));
+    let instruction = instruction(dice, [&input, &output, group, amount, &doc, &header], remark);
+    draft.body("data", "group-totals", instruction)
 }

@@ -34,33 +34,8 @@ with open('@unmatched@', 'w') as target:
         target.write(key + '\\n')
 ";
 
-pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
-    let dice = &mut Dice::new(seeds, "task");
-    let (left, right) = (
-        format!("{}.jsonl", dice.pick(&["customers", "members", "suppliers", "contacts"])),
-        format!("{}.csv", dice.pick(&["orders", "bookings", "deliveries", "requests"])),
-    );
-    let (output, unmatched) = (
-        format!("{}.csv", dice.pick(&["joined", "combined", "matched", "report"])),
-        format!("{}.txt", dice.pick(&["unmatched", "unknown_ids", "missing"])),
-    );
-    let (key, foreign) = (dice.pick(&["id", "code", "ref", "account"]), dice.pick(&["customer", "owner", "party", "client_id"]));
-    let prefix = format!("{}/", dice.code());
-
-    let ids: Vec<String> = {
-        let mut numbers: Vec<i64> = (100..999).collect();
-        dice.shuffle(&mut numbers);
-        numbers.truncate(dice.count(8, 16) + 4);
-        numbers.iter().map(|number| format!("{}{number}", dice.pick(&["a", "b", "c"]))).collect()
-    };
-    let (known, unknown) = ids.split_at(ids.len() - 4);
-    let names = dice.picks(PEOPLE, known.len());
-    let people: Vec<(&str, &str, &str)> = known.iter().zip(&names).map(|(id, name)| (id.as_str(), *name, dice.pick(PLACES))).collect();
-    let left_text: String = people
-        .iter()
-        .map(|(id, name, town)| format!("{}\n", serde_json::json!({key: id, "name": name, "town": town, "since": dice.number(1998, 2025)})))
-        .collect();
-
+/// Number, id, item and quantity; at least two ids are unknown.
+fn orders<'a>(dice: &mut Dice, known: &'a [String], unknown: &'a [String]) -> Vec<(i64, &'a str, &'static str, i64)> {
     let mut orders: Vec<(i64, &str, &str, i64)> = Vec::new();
     for number in 0..dice.count(18, 45) {
         let id = match number {
@@ -77,6 +52,63 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         order.0 = number;
         number += dice.number(1, 40);
     }
+    orders
+}
+
+/// Twelve to twenty different ids.
+fn ids(dice: &mut Dice) -> Vec<String> {
+    let mut numbers: Vec<i64> = (100..999).collect();
+    dice.shuffle(&mut numbers);
+    numbers.truncate(dice.count(8, 16) + 4);
+    numbers.iter().map(|number| format!("{}{number}", dice.pick(&["a", "b", "c"]))).collect()
+}
+
+fn instruction(dice: &mut Dice, [left, right, output, unmatched, key, foreign, doc, header]: [&str; 8]) -> String {
+    let constraints = [
+        format!("Some keys in {right} are still written the old way; {doc} explains how they map."),
+        "Order the rows by number, as numbers from low to high.".to_owned(),
+        format!("Keys of {right} that are not in {left} go to {unmatched} in today's form: each once, one a line, sorted."),
+        "Leave the input files as they are.".to_owned(),
+    ];
+    let intro = match dice.number(0, 2) {
+        0 => format!(
+            "Join {right} with {left}: the column `{foreign}` refers to `{key}`. Write the matching rows to {output} with the header `{header}`."
+        ),
+        1 => format!(
+            "For every row of {right} look up the record in {left} whose `{key}` is the row's `{foreign}`, and write {output}, a CSV file with the columns `{header}` (header line first), holding the rows that have a match."
+        ),
+        _ => format!(
+            "Please combine {left} and {right} into {output} (comma separated, header `{header}`, matched rows only). `{foreign}` in the CSV file holds the `{key}` of the JSON lines."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
+pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
+    let dice = &mut Dice::new(seeds, "task");
+    let (left, right) = (
+        format!("{}.jsonl", dice.pick(&["customers", "members", "suppliers", "contacts"])),
+        format!("{}.csv", dice.pick(&["orders", "bookings", "deliveries", "requests"])),
+    );
+    let (output, unmatched) = (
+        format!("{}.csv", dice.pick(&["joined", "combined", "matched", "report"])),
+        format!("{}.txt", dice.pick(&["unmatched", "unknown_ids", "missing"])),
+    );
+    let (key, foreign) = (dice.pick(&["id", "code", "ref", "account"]), dice.pick(&["customer", "owner", "party", "client_id"]));
+    let prefix = format!("{}/", dice.code());
+
+    let ids = ids(dice);
+
+    let (known, unknown) = ids.split_at(ids.len() - 4);
+    let names = dice.picks(PEOPLE, known.len());
+    let people: Vec<(&str, &str, &str)> = known.iter().zip(&names).map(|(id, name)| (id.as_str(), *name, dice.pick(PLACES))).collect();
+    let left_text: String = people
+        .iter()
+        .map(|(id, name, town)| format!("{}\n", serde_json::json!({key: id, "name": name, "town": town, "since": dice.number(1998, 2025)})))
+        .collect();
+
+    let orders = orders(dice, known, unknown);
+
     let mut shown = orders.clone();
     dice.shuffle(&mut shown);
     let mut right_text = format!("number,{foreign},item,quantity\n");
@@ -138,22 +170,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(UNMATCHED, strip))));
     draft.act(verify(&format!("head -n 5 {output}; cat {unmatched}")));
 
-    let constraints = [
-        format!("Some keys in {right} are still written the old way; {doc} explains how they map."),
-        "Order the rows by number, as numbers from low to high.".to_owned(),
-        format!("Keys of {right} that are not in {left} go to {unmatched} in today's form: each once, one a line, sorted."),
-        "Leave the input files as they are.".to_owned(),
-    ];
-    let intro = match dice.number(0, 2) {
-        0 => format!(
-            "Join {right} with {left}: the column `{foreign}` refers to `{key}`. Write the matching rows to {output} with the header `{header}`."
-        ),
-        1 => format!(
-            "For every row of {right} look up the record in {left} whose `{key}` is the row's `{foreign}`, and write {output}, a CSV file with the columns `{header}` (header line first), holding the rows that have a match."
-        ),
-        _ => format!(
-            "Please combine {left} and {right} into {output} (comma separated, header `{header}`, matched rows only). `{foreign}` in the CSV file holds the `{key}` of the JSON lines."
-        ),
-    };
-    draft.body("data", "join-files", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&left, &right, &output, &unmatched, key, foreign, &doc, header]);
+    draft.body("data", "join-files", instruction)
 }

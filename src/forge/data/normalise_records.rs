@@ -68,6 +68,25 @@ fn shown_date(dice: &mut Dice, year: i64, month: i64, day: i64) -> String {
     }
 }
 
+fn instruction(dice: &mut Dice, [input, output, rejects, id, base, doc, header]: [&str; 7]) -> String {
+    let constraints = [
+        "Dates become YYYY-MM-DD (where only numbers are given, the day comes before the month, except when the year comes first)."
+            .to_owned(),
+        format!(
+            "Amounts become {base} at the book rates of {doc}, rounded half up to two decimals, with a point and no grouping; every amount in the input has two decimals, after a point or a comma."
+        ),
+        format!("Sort by date, then by {id}."),
+        format!(
+            "A date that does not exist makes the row invalid: leave it out and write its `{id}` to {rejects} instead, one a line in the order of the input."
+        ),
+    ];
+    let intro = match dice.number(0, 1) {
+        0 => format!("Our offices fill in {input} each in their own way. Write {output} in one form: comma separated, header `{header}`."),
+        _ => format!("Normalise {input} (separated by semicolons) into {output}, a comma-separated file with the header `{header}`."),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let input = format!("{}_{}.csv", dice.pick(&["invoices", "expenses", "receipts", "claims"]), dice.pick(PLACES));
@@ -138,20 +157,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(REJECT, rates))));
     draft.act(verify(&format!("head -n 5 {output}; cat {rejects}")));
 
-    let constraints = [
-        "Dates become YYYY-MM-DD (where only numbers are given, the day comes before the month, except when the year comes first)."
-            .to_owned(),
-        format!(
-            "Amounts become {base} at the book rates of {doc}, rounded half up to two decimals, with a point and no grouping; every amount in the input has two decimals, after a point or a comma."
-        ),
-        format!("Sort by date, then by {id}."),
-        format!(
-            "A date that does not exist makes the row invalid: leave it out and write its `{id}` to {rejects} instead, one a line in the order of the input."
-        ),
-    ];
-    let intro = match dice.number(0, 1) {
-        0 => format!("Our offices fill in {input} each in their own way. Write {output} in one form: comma separated, header `{header}`."),
-        _ => format!("Normalise {input} (separated by semicolons) into {output}, a comma-separated file with the header `{header}`."),
-    };
-    draft.body("data", "normalise-records", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&input, &output, &rejects, id, base, &doc, &header]);
+    draft.body("data", "normalise-records", instruction)
 }

@@ -32,6 +32,23 @@ with open('@output@', 'w') as target:
         target.write(','.join(row) + ',' + ('@total@' if row is rows[0] else str(sum(map(int, row[1:])))) + '\\n')
 ";
 
+fn instruction(dice: &mut Dice, [input, output, row, value, total, doc]: [&str; 6]) -> String {
+    let constraints = [
+        format!("One column per month that occurs in the data, in the order of our business year ({doc} has it)."),
+        format!("Rows are sorted by {row}; a combination that does not occur is 0."),
+        format!("Add a last column `{total}` with each row's sum and a last row `{total}` with each column's sum."),
+    ];
+    let intro = match dice.number(0, 1) {
+        0 => format!(
+            "{input} has one line per ticket. Make a pivot table of it in {output} (comma separated): a row per {row}, a column per month, each cell the sum of `{value}`. The first header cell is `{row}`."
+        ),
+        _ => format!(
+            "Please pivot {input} into {output}: rows are the values of `{row}`, columns the months, cells the summed `{value}`; comma separated, header line starting with `{row}`."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let input = format!("{}.csv", dice.pick(&["movements", "usage", "hours", "shipments"]));
@@ -115,18 +132,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(TOTALS, ""))));
     draft.act(verify(&format!("cat {output}")));
 
-    let constraints = [
-        format!("One column per month that occurs in the data, in the order of our business year ({doc} has it)."),
-        format!("Rows are sorted by {row}; a combination that does not occur is 0."),
-        format!("Add a last column `{total}` with each row's sum and a last row `{total}` with each column's sum."),
-    ];
-    let intro = match dice.number(0, 1) {
-        0 => format!(
-            "{input} has one line per ticket. Make a pivot table of it in {output} (comma separated): a row per {row}, a column per month, each cell the sum of `{value}`. The first header cell is `{row}`."
-        ),
-        _ => format!(
-            "Please pivot {input} into {output}: rows are the values of `{row}`, columns the months, cells the summed `{value}`; comma separated, header line starting with `{row}`."
-        ),
-    };
-    draft.body("data", "pivot-table", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&input, &output, row, value, total, &doc]);
+    draft.body("data", "pivot-table", instruction)
 }

@@ -38,23 +38,12 @@ with open('@balance@', 'w') as target:
     json.dump(balance, target)
 ";
 
-pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
-    let dice = &mut Dice::new(seeds, "task");
-    let (ours, theirs) =
-        (format!("{}.csv", dice.pick(&["ledger", "books", "journal"])), format!("{}.json", dice.pick(&["bank", "statement", "partner"])));
-    let (output, balance) = (
-        format!("{}.csv", dice.pick(&["differences", "reconciliation", "open_items"])),
-        format!("{}.json", dice.pick(&["balance", "sums", "control"])),
-    );
-    let amount = dice.pick(&["amount", "booked", "value"]);
-    let delimiter = dice.pick(&[",", ";", "|"]);
-    let (only_ours, only_theirs, differs) =
-        [("missing_there", "missing_here", "amount"), ("only_ours", "only_theirs", "differs"), ("unpaid", "unknown", "mismatch")]
-            [dice.count(0, 2)];
-    let tolerance = dice.number(11, 89);
+/// Reference, our cents, their cents.
+type Entry = (String, Option<i64>, Option<i64>);
 
-    // Reference, our cents, their cents.
-    let mut entries: Vec<(String, Option<i64>, Option<i64>)> = Vec::new();
+/// Entries of every kind, in any order.
+fn entries(dice: &mut Dice, tolerance: i64) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
     for number in 0..dice.count(20, 45) {
         let cents = dice.number(500, 250_000);
         let kind = if number < 6 { number } else { dice.count(0, 9) };
@@ -71,15 +60,13 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         entries.push((format!("{}{}{:02}", dice.pick(&["K", "M", "R"]), dice.number(10, 99), number), left, right));
     }
     dice.shuffle(&mut entries);
-    let mut ledger = [["day", "ref", "party", amount].join(delimiter), String::new()].join("\n");
+    entries
+}
+
+/// Their side, in another order and with references in either case.
+fn statement(dice: &mut Dice, entries: &[Entry]) -> String {
     let mut statement = Vec::new();
-    for (reference, left, _) in &entries {
-        if let Some(cents) = left {
-            let cells = [dice.number(1, 28).to_string(), reference.clone(), dice.pick(PEOPLE).to_owned(), money(*cents)];
-            ledger.push_str(&format!("{}\n", cells.join(delimiter)));
-        }
-    }
-    let mut order: Vec<&(String, Option<i64>, Option<i64>)> = entries.iter().collect();
+    let mut order: Vec<&Entry> = entries.iter().collect();
     dice.shuffle(&mut order);
     for (reference, _, right) in order {
         if let Some(cents) = right {
@@ -87,7 +74,59 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
             statement.push(format!("    {}", serde_json::json!({"reference": shown, "cents": cents})));
         }
     }
-    let statement = format!("{{\n  \"entries\": [\n{}\n  ]\n}}\n", statement.join(",\n"));
+    format!("{{\n  \"entries\": [\n{}\n  ]\n}}\n", statement.join(",\n"))
+}
+
+fn instruction(
+    dice: &mut Dice,
+    [ours, theirs, output, balance, amount, only_ours, only_theirs, differs, doc, header]: [&str; 10],
+) -> String {
+    let constraints = [
+        format!(
+            "The kinds are `{only_ours}` (not in {theirs}), `{only_theirs}` (not in {ours}) and `{differs}`; an amount that does not exist stays empty, all others have two decimals."
+        ),
+        format!("Small differences are tolerated, {doc} says how far."),
+        format!("References are upper case in the report whatever the case in {theirs}, and the lines are sorted by them."),
+        format!(
+            "Write the control sums to {balance}: an object with `ours` and `theirs` (each file's total over all its entries as a text with two decimals) and `common` (the number of references in both)."
+        ),
+    ];
+    let intro = match dice.number(0, 1) {
+        0 => format!(
+            "Reconcile {ours} (column `{amount}`, matched by `ref`) with {theirs} (amounts in cents). Write what does not agree to {output}, comma separated, header `{header}`."
+        ),
+        _ => format!(
+            "Compare our {ours} with {theirs}, whose amounts are in cents, reference by reference (`ref` against `reference`, ours in `{amount}`), and list every disagreement in {output} as CSV with the header `{header}`."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
+pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
+    let dice = &mut Dice::new(seeds, "task");
+    let (ours, theirs) =
+        (format!("{}.csv", dice.pick(&["ledger", "books", "journal"])), format!("{}.json", dice.pick(&["bank", "statement", "partner"])));
+    let (output, balance) = (
+        format!("{}.csv", dice.pick(&["differences", "reconciliation", "open_items"])),
+        format!("{}.json", dice.pick(&["balance", "sums", "control"])),
+    );
+    let amount = dice.pick(&["amount", "booked", "value"]);
+    let delimiter = dice.pick(&[",", ";", "|"]);
+    let (only_ours, only_theirs, differs) =
+        [("missing_there", "missing_here", "amount"), ("only_ours", "only_theirs", "differs"), ("unpaid", "unknown", "mismatch")]
+            [dice.count(0, 2)];
+    let tolerance = dice.number(11, 89);
+
+    let mut entries = entries(dice, tolerance);
+
+    let mut ledger = [["day", "ref", "party", amount].join(delimiter), String::new()].join("\n");
+    for (reference, left, _) in &entries {
+        if let Some(cents) = left {
+            let cells = [dice.number(1, 28).to_string(), reference.clone(), dice.pick(PEOPLE).to_owned(), money(*cents)];
+            ledger.push_str(&format!("{}\n", cells.join(delimiter)));
+        }
+    }
+    let statement = statement(dice, &entries);
 
     entries.sort();
     let header = "ref,kind,ours,theirs";
@@ -144,23 +183,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(BALANCE, tolerance))));
     draft.act(verify(&format!("cat {output} {balance}")));
 
-    let constraints = [
-        format!(
-            "The kinds are `{only_ours}` (not in {theirs}), `{only_theirs}` (not in {ours}) and `{differs}`; an amount that does not exist stays empty, all others have two decimals."
-        ),
-        format!("Small differences are tolerated, {doc} says how far."),
-        format!("References are upper case in the report whatever the case in {theirs}, and the lines are sorted by them."),
-        format!(
-            "Write the control sums to {balance}: an object with `ours` and `theirs` (each file's total over all its entries as a text with two decimals) and `common` (the number of references in both)."
-        ),
-    ];
-    let intro = match dice.number(0, 1) {
-        0 => format!(
-            "Reconcile {ours} (column `{amount}`, matched by `ref`) with {theirs} (amounts in cents). Write what does not agree to {output}, comma separated, header `{header}`."
-        ),
-        _ => format!(
-            "Compare our {ours} with {theirs}, whose amounts are in cents, reference by reference (`ref` against `reference`, ours in `{amount}`), and list every disagreement in {output} as CSV with the header `{header}`."
-        ),
-    };
-    draft.body("data", "reconcile-ledgers", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&ours, &theirs, &output, &balance, amount, only_ours, only_theirs, differs, &doc, header]);
+    draft.body("data", "reconcile-ledgers", instruction)
 }

@@ -49,23 +49,8 @@ enum Slot {
     Planned,
 }
 
-pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
-    let dice = &mut Dice::new(seeds, "task");
-    let input = format!("{}.log", dice.pick(&["meter", "sensor", "probe", "gauge"]));
-    let (output, share) = (
-        format!("{}.csv", dice.pick(&["gaps", "outages", "holes"])),
-        format!("{}.txt", dice.pick(&["availability", "coverage", "uptime"])),
-    );
-    let mark = dice.pick(&["value=", "reading=", "level="]);
-    let step = [5, 10, 15, 20, 30][dice.count(0, 4)];
-    let (year, month, day) = (dice.number(2019, 2025), dice.number(1, 12), dice.number(1, 24));
-    let start = dice.number(0, 40) * step;
-    let stamp = |slot: usize| {
-        let minute = start + step * i64::try_from(slot).unwrap_or(0);
-        format!("{year}-{month:02}-{:02} {:02}:{:02}", day + minute / 1440, minute / 60 % 24, minute % 60)
-    };
-
-    // Runs of readings with gaps between them; one gap was planned.
+/// Runs of readings with gaps between them, one of them planned.
+fn slots(dice: &mut Dice) -> Vec<Slot> {
     let gaps = dice.count(3, 6);
     let planned = dice.count(0, gaps - 1);
     let mut slots = vec![Slot::Present; dice.count(5, 12)];
@@ -75,6 +60,11 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         slots.extend(vec![kind; length]);
         slots.extend(vec![Slot::Present; dice.count(4, 13)]);
     }
+    slots
+}
+
+/// The log: readings, and lines that are none.
+fn log(dice: &mut Dice, slots: &[Slot], mark: &str, stamp: &impl Fn(usize) -> String) -> String {
     let mut lines = Vec::new();
     for (number, slot) in slots.iter().enumerate() {
         let place = dice.pick(PLACES);
@@ -93,7 +83,60 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         let place = dice.count(1, lines.len() - 3);
         lines.swap(place, place + 1);
     }
-    let log = format!("{}\n", lines.join("\n"));
+    format!("{}\n", lines.join("\n"))
+}
+
+/// First and last slot of every run of missing slots.
+fn gaps(slots: &[Slot]) -> Vec<(usize, usize)> {
+    let mut rows: Vec<(usize, usize)> = Vec::new();
+    for slot in (0..slots.len()).filter(|slot| slots[*slot] == Slot::Missing) {
+        match rows.last_mut() {
+            Some(row) if row.1 + 1 == slot => row.1 = slot,
+            _ => rows.push((slot, slot)),
+        }
+    }
+    rows
+}
+
+fn instruction(dice: &mut Dice, [input, output, share, mark, step, doc, header]: [&str; 7]) -> String {
+    let constraints = [
+        format!("Only lines with `{mark}` are readings, and they are not quite in order."),
+        format!("{doc} mentions a planned downtime: its slots are neither expected nor missing."),
+        format!(
+            "Write the share of expected slots that have a reading to {share}: a percentage with two decimals (rounded half up), only the number."
+        ),
+        "Times are written as in the log.".to_owned(),
+    ];
+    let intro = match dice.number(0, 1) {
+        0 => format!(
+            "{input} should have a reading every {step} minutes from its first to its last one. List the gaps in {output}: CSV with the header `{header}`, one line per run of consecutive missing slots (first and last missing time, number of slots), oldest first."
+        ),
+        _ => format!(
+            "Find the holes in {input}, where a reading is due every {step} minutes between the earliest and the latest one, and write them to {output} with the header `{header}`: for each run of missing times the first, the last and how many, in order of time."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
+pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
+    let dice = &mut Dice::new(seeds, "task");
+    let input = format!("{}.log", dice.pick(&["meter", "sensor", "probe", "gauge"]));
+    let (output, share) = (
+        format!("{}.csv", dice.pick(&["gaps", "outages", "holes"])),
+        format!("{}.txt", dice.pick(&["availability", "coverage", "uptime"])),
+    );
+    let mark = dice.pick(&["value=", "reading=", "level="]);
+    let step = [5, 10, 15, 20, 30][dice.count(0, 4)];
+    let (year, month, day) = (dice.number(2019, 2025), dice.number(1, 12), dice.number(1, 24));
+    let start = dice.number(0, 40) * step;
+    let stamp = |slot: usize| {
+        let minute = start + step * i64::try_from(slot).unwrap_or(0);
+        format!("{year}-{month:02}-{:02} {:02}:{:02}", day + minute / 1440, minute / 60 % 24, minute % 60)
+    };
+
+    let slots = slots(dice);
+
+    let log = log(dice, &slots, mark, &stamp);
 
     let inside: Vec<usize> = (0..slots.len()).filter(|slot| slots[*slot] == Slot::Planned).collect();
     let window = (stamp(inside[0]), stamp(inside[inside.len() - 1]));
@@ -102,13 +145,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let title = format!("Diary of station {}", dice.pick(WORDS));
     let notes = dice.document(&title, &key);
 
-    let mut rows: Vec<(usize, usize)> = Vec::new();
-    for slot in (0..slots.len()).filter(|slot| slots[*slot] == Slot::Missing) {
-        match rows.last_mut() {
-            Some(row) if row.1 + 1 == slot => row.1 = slot,
-            _ => rows.push((slot, slot)),
-        }
-    }
+    let rows = gaps(&slots);
+
     let body: Vec<String> = rows.iter().map(|(first, last)| format!("{},{},{}", stamp(*first), stamp(*last), last - first + 1)).collect();
     let present = slots.iter().filter(|slot| **slot == Slot::Present).count();
     let expected = present + slots.iter().filter(|slot| **slot == Slot::Missing).count();
@@ -142,21 +180,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(AVAILABILITY, &planned))));
     draft.act(verify(&format!("cat {output} {share}")));
 
-    let constraints = [
-        format!("Only lines with `{mark}` are readings, and they are not quite in order."),
-        format!("{doc} mentions a planned downtime: its slots are neither expected nor missing."),
-        format!(
-            "Write the share of expected slots that have a reading to {share}: a percentage with two decimals (rounded half up), only the number."
-        ),
-        "Times are written as in the log.".to_owned(),
-    ];
-    let intro = match dice.number(0, 1) {
-        0 => format!(
-            "{input} should have a reading every {step} minutes from its first to its last one. List the gaps in {output}: CSV with the header `{header}`, one line per run of consecutive missing slots (first and last missing time, number of slots), oldest first."
-        ),
-        _ => format!(
-            "Find the holes in {input}, where a reading is due every {step} minutes between the earliest and the latest one, and write them to {output} with the header `{header}`: for each run of missing times the first, the last and how many, in order of time."
-        ),
-    };
-    draft.body("data", "series-gaps", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&input, &output, &share, mark, &step.to_string(), &doc, header]);
+    draft.body("data", "series-gaps", instruction)
 }

@@ -30,6 +30,47 @@ with open('@meta@', 'w') as target:
     json.dump(best, target)
 ";
 
+/// Name, shown score and label of every record. Scores are close, with ties, so that order by name and the correction both matter.
+fn records(dice: &mut Dice, floor: i64, labels: &[&'static str]) -> Vec<(String, i64, &'static str)> {
+    let (barred, faulty) = (labels[0], labels[1]);
+    let mut records = Vec::new();
+    for number in 0..dice.count(26, 60) {
+        let shown = match number {
+            // The best of all is barred; the next best reads too high.
+            0 => (floor + 500, barred),
+            1 => (floor + 400, faulty),
+            2..12 => (floor + 200 + 3 * dice.number(0, 6), labels[dice.count(2, 3)]),
+            _ => (floor + dice.number(-70, 260), labels[dice.count(0, 3)]),
+        };
+        let (place, round) = (PLACES[number % PLACES.len()], number / PLACES.len());
+        records.push((format!("{place}-{}{round}", dice.number(1, 9)), shown.0, shown.1));
+    }
+    records
+}
+
+fn instruction(dice: &mut Dice, [input, output, meta, metric, name, label, barred, floor, top, doc]: [&str; 10]) -> String {
+    let constraints = [
+        format!("Correct the {metric} first: {doc} tells which records were recorded wrongly and by how much."),
+        format!("Leave out records whose {label} is `{barred}` and those whose corrected {metric} is below {floor}."),
+        format!("Equal values are ordered by {name}."),
+        format!(
+            "Also write {meta}, a JSON object with `listed` (rows in {output}), `lowest` (the last row's {metric}) and `sum` (of the listed values)."
+        ),
+    ];
+    let intro = match dice.number(0, 2) {
+        0 => format!(
+            "List the {top} records of {input} with the highest {metric} in {output}: place (from 1), {name} and {metric}, separated by tabs, no header."
+        ),
+        1 => format!(
+            "Who is ahead? Write {output} with the top {top} of {input} by `{metric}`, one a line, as rank<TAB>{name}<TAB>{metric} and nothing else."
+        ),
+        _ => format!(
+            "Make a tab-separated file {output} without a header: the {top} highest entries of {input} by `{metric}`, columns rank, `{name}`, `{metric}`."
+        ),
+    };
+    dice.listed(&intro, &constraints)
+}
+
 pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let dice = &mut Dice::new(seeds, "task");
     let input = format!("{}.jsonl", dice.pick(&["runs", "stations", "entries", "probes", "trials"]));
@@ -45,19 +86,8 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let (barred, faulty) = (labels[0], labels[1]);
     let offset = dice.number(41, 97);
 
-    // Close scores with ties, so that order by name and the correction both matter.
-    let mut records: Vec<(String, i64, &str)> = Vec::new();
-    for number in 0..dice.count(26, 60) {
-        let shown = match number {
-            // The best of all is barred; the next best reads too high.
-            0 => (floor + 500, barred),
-            1 => (floor + 400, faulty),
-            2..12 => (floor + 200 + 3 * dice.number(0, 6), labels[dice.count(2, 3)]),
-            _ => (floor + dice.number(-70, 260), labels[dice.count(0, 3)]),
-        };
-        let (place, round) = (PLACES[number % PLACES.len()], number / PLACES.len());
-        records.push((format!("{place}-{}{round}", dice.number(1, 9)), shown.0, shown.1));
-    }
+    let records = records(dice, floor, &labels);
+
     let mut ranked: Vec<(i64, &str)> = records
         .iter()
         .filter(|record| record.2 != barred)
@@ -116,24 +146,6 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(requirement(python(script(META, ""))));
     draft.act(verify(&format!("cat {output} {meta}")));
 
-    let constraints = [
-        format!("Correct the {metric} first: {doc} tells which records were recorded wrongly and by how much."),
-        format!("Leave out records whose {label} is `{barred}` and those whose corrected {metric} is below {floor}."),
-        format!("Equal values are ordered by {name}."),
-        format!(
-            "Also write {meta}, a JSON object with `listed` (rows in {output}), `lowest` (the last row's {metric}) and `sum` (of the listed values)."
-        ),
-    ];
-    let intro = match dice.number(0, 2) {
-        0 => format!(
-            "List the {top} records of {input} with the highest {metric} in {output}: place (from 1), {name} and {metric}, separated by tabs, no header."
-        ),
-        1 => format!(
-            "Who is ahead? Write {output} with the top {top} of {input} by `{metric}`, one a line, as rank<TAB>{name}<TAB>{metric} and nothing else."
-        ),
-        _ => format!(
-            "Make a tab-separated file {output} without a header: the {top} highest entries of {input} by `{metric}`, columns rank, `{name}`, `{metric}`."
-        ),
-    };
-    draft.body("data", "top-ranking", dice.listed(&intro, &constraints))
+    let instruction = instruction(dice, [&input, &output, &meta, metric, name, label, barred, &floor.to_string(), &top.to_string(), &doc]);
+    draft.body("data", "top-ranking", instruction)
 }

@@ -31,7 +31,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     let folders = dice.picks(PLACES, wanted);
     let keep = dice.pick(&["pinned", "keep", "reserved"]);
 
-    let mut names = GOODS.iter().flat_map(|name| [format!("{name}"), format!("{name}-{}", dice.number(2, 40))]).collect::<Vec<_>>();
+    let mut names = GOODS.iter().flat_map(|name| [(*name).to_owned(), format!("{name}-{}", dice.number(2, 40))]).collect::<Vec<_>>();
     dice.shuffle(&mut names);
     let mut names = names.into_iter();
     let mut file =

@@ -345,9 +345,8 @@ impl Agent<'_> {
 
     /// Mends the first act that is wrong and whose fault it sees; then does again what was built on it.
     fn mend_what_shows(&self, what: &str) -> Option<Move> {
-        let rate = self.rate(Mistake::Missed);
         let wrong = (0..self.plan.acts.len()).filter(|index| self.is_wrong(*index));
-        let mended = wrong.filter(|index| self.act_draw(*index, what) >= rate).find_map(|index| {
+        let mended = wrong.filter(|index| self.act_draw(*index, what) >= self.missed_rate(*index)).find_map(|index| {
             if self.unseen(&self.plan.acts[index]) {
                 let ways = &self.plan.renderings[index].narrow;
                 let tries = self.progress.since_act().iter().filter(|kind| matches!(kind, TurnKind::Narrow(_))).count();
@@ -355,7 +354,31 @@ impl Agent<'_> {
             }
             self.mend(index).filter(|next| !self.is_last(next))
         });
-        mended.or_else(|| (0..self.plan.acts.len()).find(|index| self.is_stale(*index)).and_then(|index| self.again(index)))
+        mended.or_else(|| self.spoil()).or_else(|| {
+            let stale = (0..self.plan.acts.len()).find(|index| self.is_stale(*index))?;
+            self.again(stale)
+        })
+    }
+
+    /// How likely a look does not show what is wrong with the act. A check needs something to compare with; tests show wrong work, but
+    /// not a requirement that was left out.
+    fn missed_rate(&self, index: usize) -> f64 {
+        let habits = &self.situation.parameters.habits;
+        let strength = |concept| self.situation.strength(concept).max(0.0);
+        let list = habits.check_without_list + (1.0 - habits.check_without_list) * strength(Concept::Requirements);
+        let check = habits.check_relief * strength(Concept::Verify) * list;
+        let tested = self.plan.acts[index].role == ActRole::Work;
+        let tests = if tested { habits.tests_relief * strength(Concept::Tests) } else { 0.0 };
+        self.rate(Mistake::Missed) * (1.0 - check) * (1.0 - tests)
+    }
+
+    /// Changes an act that was right, once, because the prompt makes it doubt what it cannot compare with anything.
+    fn spoil(&self) -> Option<Move> {
+        let rate = self.rate(Mistake::Doubt) * self.situation.strength(Concept::Verify).max(0.0);
+        let doubted = (0..self.plan.acts.len()).filter(|index| self.progress.was_right_once(*index));
+        let call =
+            doubted.filter(|index| self.act_draw(*index, "doubt") < rate).find_map(|index| self.plan.renderings[index].wrong.clone());
+        call.map(|call| Move::Call(call, Mood::Repair))
     }
 
     /// Whether `next` is the call made last: acts with equal calls cannot be told apart, and once is enough.

@@ -20,9 +20,13 @@
 //!
 //! Interactions that a search has to find: a look at the result only helps when guidance says what to look for; guidance about cut
 //! output and larger observations are substitutes, and having both costs prompt; notes pay only when history is dropped; tools
-//! that suit one job type are a distraction in another. Two paths deceive. Text about verification alone makes the agent look after
-//! every change, which a short step limit punishes, and pays only with more steps and a way out of errors. Taking away the GUI
-//! tools without routing guidance changes little, because the habit stays and now calls tools that are not there.
+//! that suit one job type, and advice for one, are a load in another. Two paths deceive. Text about verification alone costs steps and
+//! gains next to nothing: without a list of requirements there is nothing to compare with, most faults are missed and what was right
+//! is doubted; only both together pay. Taking away the GUI tools without routing guidance changes little, because the habit stays
+//! and now calls tools that are not there.
+//!
+//! What it simplifies: an act that is mended is played again as it is, whatever the wrong one has changed, and only acts that name
+//! the same new file are done again after it.
 
 mod conversation;
 mod cues;

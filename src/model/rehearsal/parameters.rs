@@ -74,6 +74,9 @@ pub(super) struct Habits {
     pub(super) python_through_shell: f64,
     pub(super) shell_through_python: f64,
     pub(super) mental_with_python: f64,
+    pub(super) tests_relief: f64,
+    pub(super) check_relief: f64,
+    pub(super) check_without_list: f64,
 }
 
 #[derive(Deserialize)]
@@ -117,6 +120,9 @@ struct HabitsSpec {
     python_through_shell: Spanned<f64>,
     shell_through_python: Spanned<f64>,
     mental_with_python: Spanned<f64>,
+    tests_relief: Spanned<f64>,
+    check_relief: Spanned<f64>,
+    check_without_list: Spanned<f64>,
 }
 
 #[derive(Deserialize)]
@@ -237,6 +243,9 @@ impl Checker<'_> {
             edit_through_program: self.factor("habits.edit_through_program", &spec.edit_through_program)?,
             python_through_shell: self.factor("habits.python_through_shell", &spec.python_through_shell)?,
             shell_through_python: self.factor("habits.shell_through_python", &spec.shell_through_python)?,
+            check_without_list: self.share("habits.check_without_list", &spec.check_without_list)?,
+            check_relief: self.share("habits.check_relief", &spec.check_relief)?,
+            tests_relief: self.share("habits.tests_relief", &spec.tests_relief)?,
             mental_with_python: self.factor("habits.mental_with_python", &spec.mental_with_python)?,
         })
     }

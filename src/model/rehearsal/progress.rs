@@ -213,6 +213,15 @@ impl Progress {
         })
     }
 
+    /// Whether the act was played once, and right.
+    pub(super) fn was_right_once(&self, index: usize) -> bool {
+        let mut attempts = self.kinds.iter().filter_map(|kind| match kind {
+            TurnKind::Act(act, attempt) if *act == index => Some(*attempt),
+            _ => None,
+        });
+        attempts.next() == Some(Attempt::Right) && attempts.next().is_none()
+    }
+
     /// The turn in which the act was played last.
     pub(super) fn last_turn(&self, index: usize) -> Option<usize> {
         self.kinds.iter().rposition(|kind| matches!(kind, TurnKind::Act(act, _) if *act == index))

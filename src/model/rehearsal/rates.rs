@@ -35,6 +35,8 @@ pub enum Mistake {
     Unverified,
     /// Looks at the result and does not see what is wrong.
     Missed,
+    /// Looks at the result without a list of what was asked, and changes what was right.
+    Doubt,
     /// Finishes early because the steps run out.
     Hurry,
     /// Does something again because the history was dropped.
@@ -43,7 +45,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// All mistakes.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Channel,
         Self::Distract,
         Self::SkipInspect,
@@ -56,6 +58,7 @@ impl Mistake {
         Self::Loop,
         Self::Unverified,
         Self::Missed,
+        Self::Doubt,
         Self::Hurry,
         Self::Lost,
     ];

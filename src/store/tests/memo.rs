@@ -96,8 +96,8 @@ async fn a_long_trajectory_lies_in_a_blob_and_comes_back() {
     assert!(reader.trajectory(1).unwrap_err().to_string().contains(&hash));
 }
 
-#[tokio::test]
-async fn many_workers_record_at_once() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_workers_record_at_once_beside_the_journal() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::create(folder.path(), &meta(), &tasks(), clock()).unwrap();
     let task = task("shell", Split::Search);
@@ -110,8 +110,14 @@ async fn many_workers_record_at_once() {
             assert_eq!(found, Some(score(task.id(), seed, 0.5)), "what was recorded is found at once");
         });
     }
+    let mut journal = store.journal();
+    for record in super::sample::records() {
+        tokio::task::yield_now().await;
+        crate::evolution::Journal::commit(&mut journal, &record).unwrap();
+    }
     while let Some(done) = running.join_next().await {
         done.unwrap();
     }
+    assert_eq!(store.reader().unwrap().step_count().unwrap(), 8);
     assert_eq!(store.reader().unwrap().status().unwrap().scored, 300);
 }

@@ -74,7 +74,7 @@ pub(super) fn tasks() -> Vec<Arc<Task>> {
 }
 
 pub(super) fn genome(number: u32) -> Genome {
-    let mut genome = Genome::default();
+    let mut genome = Genome::offering([crate::harness::ToolName::Bash, crate::harness::ToolName::Finish]);
     genome.prompt.role = format!("You are agent {number}.");
     genome
 }
@@ -109,7 +109,7 @@ pub(super) fn evaluated(
         _ => id(0),
     };
     let split = if matches!(plan, StepPlan::Confirm { .. }) { Split::Validate } else { Split::Search };
-    let evaluation = Evaluation { harness, job_type: shell(), split, episodes, faulted: 0, faulted_attempts: 0 };
+    let evaluation = Evaluation { harness, job_type: shell(), split, episodes, faulted: 0, faulted_attempts: 0, lost: Amount::default() };
     let result = StepResult::Evaluated { birth, evaluations: vec![evaluation], overhead: Amount { tokens: 11, ..Amount::default() } };
     StepRecord { step, plan, result, effects, spent: Amount { episodes: step + 1, tokens: 1000 * (step + 1), micro_usd: 10 * (step + 1) } }
 }
