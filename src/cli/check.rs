@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::failure::{Failure, FailureKind};
-use super::figures::{amount, amount_json, dollars, limit, table};
+use super::figures::{amount, amount_json, dollars, table};
 use super::output::Output;
 use super::{models, session};
 use crate::base::Amount;
@@ -167,9 +167,8 @@ impl Plan {
         let mut text = format!("\nbudget   {}\n", amount(experiment.limit()));
         text.push_str(&format!("         search {}, confirmations on the validate split included\n", amount(experiment.search.limit)));
         text.push_str(&format!("         comparison {comparison} episodes, baseline {baseline} episodes\n"));
-        text.push_str(&format!("         tokens and money cover at least {} episodes\n", limit(self.at_worst)));
-        if self.at_worst < experiment.limit().episodes {
-            text.push_str("         (fewer than the episodes: the search may stop for lack of them)\n");
+        if self.at_worst != u64::MAX {
+            text.push_str(&format!("         tokens and money cover {} episodes if every one costs the most\n", self.at_worst));
         }
         let backend =
             experiment.sandbox.backend.map_or_else(|| "the strongest that works".to_owned(), |kind| format!("{kind:?}").to_lowercase());

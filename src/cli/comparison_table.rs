@@ -86,9 +86,11 @@ fn summary(search: &Search, comparison: &Comparison) -> String {
     if let Some(FinaleError::Budget(error)) = &comparison.cut_short {
         text.push_str(&format!("The comparison is not complete: {error}.\n"));
     }
-    text.push_str(
-        "The baseline re-runs the seed for as many episodes as the search spent on the job type and shows its luckiest run: what picking gives without any change.\n",
-    );
+    if comparison.rows.iter().any(|row| row.role == Role::Baseline) {
+        text.push_str(
+            "The baseline re-runs the seed for as many episodes as the search spent on the job type and shows its luckiest run: what picking gives without any change.\n",
+        );
+    }
     text
 }
 

@@ -212,12 +212,12 @@ mod tests {
 
     #[test]
     fn a_missing_sandbox_fails_only_where_no_other_does_its_work() {
-        let states = |reports, wanted| backends(reports, wanted).iter().map(|line| line.state).collect::<Vec<_>>();
-        assert_eq!(states(&reports(true, false), None), [State::Ok, State::Warn]);
-        assert_eq!(states(&reports(false, true), None), [State::Warn, State::Ok]);
-        assert_eq!(states(&reports(false, true), Some(BackendKind::Bubblewrap)), [State::Fail, State::Ok]);
-        assert_eq!(states(&reports(true, false), Some(BackendKind::Landlock)), [State::Ok, State::Fail]);
-        assert_eq!(states(&reports(false, false), None), [State::Fail, State::Fail]);
+        let states = |reports: Vec<BackendReport>, wanted| backends(&reports, wanted).iter().map(|line| line.state).collect::<Vec<_>>();
+        assert_eq!(states(reports(true, false), None), [State::Ok, State::Warn]);
+        assert_eq!(states(reports(false, true), None), [State::Warn, State::Ok]);
+        assert_eq!(states(reports(false, true), Some(BackendKind::Bubblewrap)), [State::Fail, State::Ok]);
+        assert_eq!(states(reports(true, false), Some(BackendKind::Landlock)), [State::Ok, State::Fail]);
+        assert_eq!(states(reports(false, false), None), [State::Fail, State::Fail]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `run` and `resume`.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +13,6 @@ use super::session::{self, Session, SessionEnd};
 use super::{comparison_table, models, reporters, tasks_check};
 use crate::base::{Clock, SystemClock};
 use crate::config::{self, Experiment, TaskCheck};
-use crate::report::Reporter;
 use crate::sandbox;
 use crate::store::{RunMeta, RunReader, RunStore, StoreError};
 
@@ -53,7 +53,7 @@ pub(super) async fn run(args: &RunArgs, output: &Output) -> Result<(), Failure> 
     let experiment = config::load(&args.experiment, args.seed).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
     let folder = args.out.clone().unwrap_or_else(|| default_folder(&experiment));
     refuse_used(&folder)?;
-    let reporter = reporters::choose(output, args.events.as_deref())?;
+    let events = reporters::open_events(args.events.as_deref())?;
     let session = open(experiment, args.workers, output).await?;
     // What cannot be searched is refused before tasks are played or a folder is made.
     session::search(&session.experiment, session.worst_price())?;
@@ -68,7 +68,7 @@ pub(super) async fn run(args: &RunArgs, output: &Output) -> Result<(), Failure> 
         created_at: clock.now(),
     };
     let store = RunStore::create(&folder, &meta, &session.experiment.tasks, clock).map_err(|error| store_failure(&error, &folder))?;
-    play(&session, &store, &folder, reporter, output).await
+    play(&session, &store, &folder, events, output).await
 }
 
 /// Refuses a folder that holds a run, before anything is spent. Making the run looks again, under the folder's lock.
@@ -83,7 +83,7 @@ fn refuse_used(folder: &Path) -> Result<(), Failure> {
 /// Goes on with a run.
 pub(super) async fn resume(args: &ResumeArgs, output: &Output) -> Result<(), Failure> {
     let store = RunStore::open(&args.folder, Arc::new(SystemClock)).map_err(|error| store_failure(&error, &args.folder))?;
-    let reporter = reporters::choose(output, args.events.as_deref())?;
+    let events = reporters::open_events(args.events.as_deref())?;
     let experiment = stored_experiment(&store, &args.folder)?;
     let session = open(experiment, args.workers, output).await?;
     let meta = store.reader().and_then(|reader| reader.meta()).map_err(|error| store_failure(&error, &args.folder))?;
@@ -95,7 +95,7 @@ pub(super) async fn resume(args: &ResumeArgs, output: &Output) -> Result<(), Fai
         );
         return Err(Failure::new(FailureKind::Run, message).hint("use the program and the parameters the run was made with"));
     }
-    play(&session, &store, &args.folder, reporter, output).await
+    play(&session, &store, &args.folder, events, output).await
 }
 
 fn stored_experiment(store: &RunStore, folder: &Path) -> Result<Experiment, Failure> {
@@ -139,7 +139,8 @@ async fn prove_tasks(session: &Session, output: &Output) -> Result<(), Failure> 
     tasks_check::prove(tasks, &session.sandbox, &experiment.sandbox.policy, output).await
 }
 
-async fn play(session: &Session, store: &RunStore, folder: &Path, reporter: Box<dyn Reporter>, output: &Output) -> Result<(), Failure> {
+async fn play(session: &Session, store: &RunStore, folder: &Path, events: Option<File>, output: &Output) -> Result<(), Failure> {
+    let reporter = reporters::choose(output, events);
     match session.run(store, folder, reporter).await? {
         SessionEnd::Complete(search, comparison) => {
             output.data(&comparison_table::render(&search, &comparison, session.teacher.model.simulated(), folder))

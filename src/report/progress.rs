@@ -1,15 +1,18 @@
 //! A live display for terminals.
 
+use std::time::{Duration, Instant};
+
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Reporter;
-use super::tally::Tally;
-use crate::evolution::{Effect, RunEvent};
+use super::tally::{Tally, confirmed};
+use crate::evolution::RunEvent;
 
-/// A bar over the episodes of the budget, with the figures that matter beside it; elites scroll past above it.
+/// A bar over the episodes of the budget, with the figures that matter below it; elites scroll past above it.
 pub struct ProgressReporter {
     bar: ProgressBar,
     tally: Tally,
+    started: Instant,
 }
 
 impl ProgressReporter {
@@ -17,24 +20,18 @@ impl ProgressReporter {
     #[must_use]
     pub fn new() -> Self {
         let bar = ProgressBar::new(0);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} episodes  {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} episodes, {elapsed}\n{wide_msg}") {
             bar.set_style(style);
         }
-        Self { bar, tally: Tally::new() }
+        // The clock goes on while nothing happens.
+        bar.enable_steady_tick(Duration::from_secs(1));
+        Self { bar, tally: Tally::default(), started: Instant::now() }
     }
 
     fn redraw(&self) {
-        let left = self.tally.left().map_or_else(|| "?".to_owned(), |left| format!("{}s", left.as_secs()));
         self.bar.set_length(self.tally.limit());
-        self.bar.set_position(self.tally.episodes);
-        self.bar.set_message(format!(
-            "{:.1}/s  {left} left  {} steps  {} faults  best {}{}",
-            self.tally.rate(),
-            self.tally.steps,
-            self.tally.faults,
-            self.tally.best(),
-            if self.tally.simulated { "  (simulated)" } else { "" },
-        ));
+        self.bar.set_position(self.tally.episodes());
+        self.bar.set_message(self.tally.figures(self.started.elapsed()));
     }
 }
 
@@ -48,27 +45,21 @@ impl Reporter for ProgressReporter {
     fn event(&mut self, event: &RunEvent) {
         self.tally.take(event);
         match event {
+            RunEvent::Started { .. } => self.started = Instant::now(),
             RunEvent::StepCommitted { step, effects, .. } => {
-                for effect in effects {
-                    if let Effect::EliteConfirmed { niche, harness, rate, low, high, .. } = effect {
-                        self.bar.println(format!(
-                            "step {step}: elite {} in {niche}: {:.0} % solved ({:.0} to {:.0})",
-                            harness.short(),
-                            rate * 100.0,
-                            low * 100.0,
-                            high * 100.0
-                        ));
-                    }
+                for line in effects.iter().filter_map(|effect| confirmed(*step, effect)) {
+                    self.bar.println(line);
                 }
             }
             RunEvent::Phase { name, episodes } => self.bar.println(format!("{name}: up to {episodes} episodes")),
             RunEvent::Stopped { reason } => self.bar.println(reason),
-            RunEvent::Started { .. } | RunEvent::EpisodeDone { .. } => {}
+            RunEvent::EpisodeDone { .. } => {}
         }
         self.redraw();
     }
 
     fn finish(&mut self) {
-        self.bar.finish();
+        // What it shows last stays; the bar does not claim more than was played.
+        self.bar.abandon();
     }
 }

@@ -1,6 +1,8 @@
 //! Integration tests: one binary, a module per subject.
 
 #[cfg(test)]
+mod cli;
+#[cfg(test)]
 mod endpoints;
 #[cfg(test)]
 mod episodes;
