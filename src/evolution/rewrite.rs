@@ -269,7 +269,6 @@ fn result_text(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::evolution::TaskTexts;
-    use crate::harness::{ToolGene, ToolName};
     use crate::model::rehearsal::{RehearsalParameters, RehearsalTeacher};
 
     fn sampling() -> SamplingParams {
@@ -288,8 +287,7 @@ mod tests {
     }
 
     fn genome() -> Genome {
-        let mut genome = Genome::default();
-        genome.tools = [ToolName::Bash, ToolName::Screenshot, ToolName::Finish].map(|tool| (tool, ToolGene::default())).into();
+        let mut genome = Genome::offering([ToolName::Bash, ToolName::Screenshot, ToolName::Finish]);
         genome.prompt.role = "You work in {{ workspace }}.".to_owned();
         genome
     }
