@@ -1,7 +1,5 @@
 //! Figures as people and scripts read them.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
 
 use crate::base::{Amount, Timestamp};
@@ -53,18 +51,22 @@ pub(super) fn time(at: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| at.0.to_string(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// A table with a header whose columns from `right_from` on are aligned to the right.
+/// A table with a header whose columns from `right_from` on are aligned to the right. One line a row, so that `grep` and `head` work.
 pub(super) fn table(header: &[&str], right_from: usize, rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header.iter().copied());
-    for row in rows {
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(right_from) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    let rows: Vec<Vec<String>> = rows.into_iter().collect();
+    let head: Vec<String> = header.iter().map(|name| (*name).to_owned()).collect();
+    let lines = || std::iter::once(&head).chain(&rows);
+    let length = |text: &String| text.chars().count();
+    let widths: Vec<usize> =
+        (0..header.len()).map(|column| lines().filter_map(|row| row.get(column)).map(length).max().unwrap_or(0)).collect();
+    let draw = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells =
+            cells.map(|(column, (cell, width))| if column < right_from { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    let rule = "─".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1));
+    format!("{}{rule}\n{}", draw(&head), rows.iter().map(draw).collect::<String>())
 }
 
 #[cfg(test)]
@@ -81,5 +83,11 @@ mod tests {
         let none = Amount { episodes: 5, tokens: u64::MAX, micro_usd: 2_500_000 };
         assert_eq!(amount(none), "5 episodes, no limit tokens, 2.50 usd");
         assert_eq!(amount_json(none), json!({"episodes": 5, "tokens": null, "usd": 2.5}));
+    }
+
+    #[test]
+    fn tables_have_a_line_a_row() {
+        let rows = [["a", "1"], ["bcd", "20"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&["id", "n"], 1, rows), "id    n\n───────\na     1\nbcd  20\n");
     }
 }

@@ -44,7 +44,7 @@ impl Output {
     pub(super) fn data(self, text: &str) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
         let shown = if stdout.is_terminal() { harmless(text) } else { text.to_owned() };
-        let end = if shown.ends_with('\n') { "" } else { "\n" };
+        let end = if shown.is_empty() || shown.ends_with('\n') { "" } else { "\n" };
         let written = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.write_all(end.as_bytes())).and_then(|()| stdout.flush());
         match written {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {

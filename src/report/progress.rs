@@ -23,8 +23,6 @@ impl ProgressReporter {
         if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} episodes, {elapsed}\n{wide_msg}") {
             bar.set_style(style);
         }
-        // The clock goes on while nothing happens.
-        bar.enable_steady_tick(Duration::from_secs(1));
         Self { bar, tally: Tally::default(), started: Instant::now() }
     }
 
@@ -45,7 +43,12 @@ impl Reporter for ProgressReporter {
     fn event(&mut self, event: &RunEvent) {
         self.tally.take(event);
         match event {
-            RunEvent::Started { .. } => self.started = Instant::now(),
+            RunEvent::Started { .. } => {
+                self.started = Instant::now();
+                self.bar.reset_elapsed();
+                // The clock goes on while nothing happens.
+                self.bar.enable_steady_tick(Duration::from_secs(1));
+            }
             RunEvent::StepCommitted { step, effects, .. } => {
                 for line in effects.iter().filter_map(|effect| confirmed(*step, effect)) {
                     self.bar.println(line);
