@@ -20,8 +20,8 @@ use crate::task::{JobType, Split};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit code 2 when something is wrong. JSON keys: name, seed, teacher, rewriter, simulated, job_types [{job_type, skills, \
-search, validate, sealed}], seeds [{template, harness, worst {tokens, usd}}], budget {search, comparison, baseline, total: {episodes, tokens, \
-usd; null is no limit}}, episodes_at_worst (how many the budget of tokens and money covers if every one costs the most; null is no limit), \
+search, validate, sealed}], seeds [{template, harness, worst {tokens, usd}}], budget {search, comparison_and_baseline and total {episodes, \
+tokens, usd; null is no limit}, comparison {episodes}, baseline {episodes}}, episodes_at_worst (how many the search's share of tokens and money covers if every one costs the most; null is no limit), \
 sandbox {backend, processes, memory_mib, disk_mib, output_bytes, seconds}, task_check."
 )]
 pub(super) struct CheckArgs {
@@ -59,7 +59,7 @@ struct Plan {
     seeds: Vec<SeedPlan>,
     /// Episodes of the comparison and of the baseline.
     report: [u64; 2],
-    /// How many episodes tokens and money cover at worst.
+    /// How many episodes the search's tokens and money cover at worst.
     at_worst: u64,
 }
 
@@ -67,6 +67,9 @@ struct Plan {
 pub(super) fn check(args: &CheckArgs, output: &Output) -> Result<(), Failure> {
     let experiment = config::load(&args.experiment, args.seed).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
     let plan = Plan::new(experiment)?;
+    if plan.at_worst == 0 {
+        output.note("warning: the search's share of tokens and money does not cover one episode at its worst, so that none will be played: raise `budget`, or lower `limits.tokens` of the harnesses");
+    }
     if args.json { output.json(&plan.json()) } else { output.data(&plan.text()) }
 }
 
@@ -100,7 +103,7 @@ impl Plan {
             Baseline::Matched => experiment.report_limit.episodes.saturating_sub(comparison),
             Baseline::Off => 0,
         };
-        let at_worst = covered(experiment.limit(), seeds.iter().map(|seed| seed.worst));
+        let at_worst = covered(experiment.search.limit, seeds.iter().map(|seed| seed.worst));
         Ok(Self { experiment, work, seeds, report: [comparison, baseline], at_worst })
     }
 
@@ -168,7 +171,10 @@ impl Plan {
         text.push_str(&format!("         search {}, confirmations on the validate split included\n", amount(experiment.search.limit)));
         text.push_str(&format!("         comparison {comparison} episodes, baseline {baseline} episodes\n"));
         if self.at_worst != u64::MAX {
-            text.push_str(&format!("         tokens and money cover {} episodes if every one costs the most\n", self.at_worst));
+            text.push_str(&format!(
+                "         the search's tokens and money cover {} episodes if every one costs the most\n",
+                self.at_worst
+            ));
         }
         let backend =
             experiment.sandbox.backend.map_or_else(|| "the strongest that works".to_owned(), |kind| format!("{kind:?}").to_lowercase());

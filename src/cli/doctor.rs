@@ -171,8 +171,10 @@ async fn reach(name: &str, endpoint: &EndpointConfig) -> Vec<Line> {
     lines.push(match reachability(endpoint, key.as_ref()).await {
         Ok(reachable) => Line::ok(subject, reachable.to_string()),
         Err(error) => {
-            let failure = Failure::from_error(FailureKind::Environment, &error);
-            Line::not_ok(State::Fail, subject, failure.message, "start the server, or correct the experiment's entry")
+            // Errors of endpoints end with what to do.
+            let text = error.to_string();
+            let (found, advice) = text.split_once("\nhint: ").unwrap_or((&text, "correct the experiment's entry, then repeat"));
+            Line::not_ok(State::Fail, subject, found, advice)
         }
     });
     lines
