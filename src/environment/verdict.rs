@@ -20,12 +20,12 @@ const SESSION_MARGIN_SECONDS: u32 = 10;
 /// When a fresh sandbox cannot be started or dies: the verdict is then unknown, not 0.
 pub async fn check(task: &Task, workspace: &Snapshot, sandbox: &dyn Sandbox) -> Result<Verdict, SandboxError> {
     let body = task.body();
-    let mut left = Duration::from_secs(u64::from(body.limits.check_seconds));
+    let mut runs = Runs { left: Duration::from_secs(u64::from(body.limits.check_seconds)), done: Vec::new() };
     let mut findings = Vec::with_capacity(body.check.items.len());
     for item in &body.check.items {
         let finding = match item.probe.evaluate(workspace) {
             Some(finding) => finding,
-            None => run_probe(&item.probe, workspace, sandbox, &mut left).await?,
+            None => runs.decide(&item.probe, workspace, sandbox).await?,
         };
         findings.push((item.stake, ItemResult { name: item.name.clone(), passed: finding.holds, evidence: finding.evidence }));
     }
@@ -42,28 +42,59 @@ fn score(findings: Vec<(Stake, ItemResult)>) -> Verdict {
     Verdict { score, items: findings.into_iter().map(|(_, item)| item).collect() }
 }
 
-async fn run_probe(probe: &Probe, workspace: &Snapshot, sandbox: &dyn Sandbox, left: &mut Duration) -> Result<Finding, SandboxError> {
-    let Probe::Command { command, files, exit, stdout_contains } = probe else {
-        return Ok(Finding::new(false, "the probe cannot be decided"));
-    };
-    if left.is_zero() {
-        return Ok(Finding::new(false, "no time was left for the command"));
+/// The commands of one check. Probes that name the same command and files share one run.
+struct Runs<'a> {
+    left: Duration,
+    done: Vec<(&'a str, &'a Snapshot, Ran)>,
+}
+
+/// What came of a command.
+#[derive(Clone)]
+enum Ran {
+    Ended(i32, String),
+    Not(String),
+}
+
+impl<'a> Runs<'a> {
+    async fn decide(&mut self, probe: &'a Probe, workspace: &Snapshot, sandbox: &dyn Sandbox) -> Result<Finding, SandboxError> {
+        let Probe::Command { command, files, exit, stdout_contains } = probe else {
+            return Ok(Finding::new(false, "the probe cannot be decided"));
+        };
+        let before = self.done.iter().find(|(done, laid, _)| done == command && *laid == files).map(|(_, _, ran)| ran.clone());
+        let ran = match before {
+            Some(ran) => ran,
+            None => {
+                let ran = self.run(command, files, workspace, sandbox).await?;
+                self.done.push((command, files, ran.clone()));
+                ran
+            }
+        };
+        Ok(match ran {
+            Ran::Ended(code, output) => judge(code, &output, *exit, stdout_contains.as_deref()),
+            Ran::Not(reason) => Finding::new(false, &reason),
+        })
     }
-    // Compiled Python that the agent left behind could stand in for sources laid over it.
-    let sources = workspace.filtered(|path, _| path.split('/').all(|part| part != "__pycache__"));
-    let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).saturating_add(SESSION_MARGIN_SECONDS);
-    let policy = Policy { seconds, ..Policy::default() };
-    let mut session = sandbox.start(&policy, &sources.overlaid(files), &BTreeMap::new()).await?;
-    // The workspace is the agent's home: nothing that programs read from a home by themselves may steer the check.
-    let guarded = format!("export HOME=/nonexistent PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1\n{command}");
-    let started = Instant::now();
-    let output = session.run(&in_folder(session.workspace(), &guarded), "", *left).await?;
-    *left = left.saturating_sub(started.elapsed());
-    Ok(match output.end {
-        CommandEnd::Exited(code) | CommandEnd::ShellEnded(code) => judge(code, &output.text, *exit, stdout_contains.as_deref()),
-        CommandEnd::TimedOut => Finding::new(false, "the command ran out of the check's time"),
-        CommandEnd::Killed(limit) => Finding::new(false, &format!("the command was killed: {limit}")),
-    })
+
+    async fn run(&mut self, command: &str, files: &Snapshot, workspace: &Snapshot, sandbox: &dyn Sandbox) -> Result<Ran, SandboxError> {
+        if self.left.is_zero() {
+            return Ok(Ran::Not("no time was left for the command".to_owned()));
+        }
+        // Compiled Python that the agent left behind could stand in for sources laid over it.
+        let sources = workspace.filtered(|path, _| path.split('/').all(|part| part != "__pycache__"));
+        let seconds = u32::try_from(self.left.as_secs()).unwrap_or(u32::MAX).saturating_add(SESSION_MARGIN_SECONDS);
+        let policy = Policy { seconds, ..Policy::default() };
+        let mut session = sandbox.start(&policy, &sources.overlaid(files), &BTreeMap::new()).await?;
+        // The workspace is the agent's home: nothing that programs read from a home by themselves may steer the check.
+        let guarded = format!("export HOME=/nonexistent PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1\n{command}");
+        let started = Instant::now();
+        let output = session.run(&in_folder(session.workspace(), &guarded), "", self.left).await?;
+        self.left = self.left.saturating_sub(started.elapsed());
+        Ok(match output.end {
+            CommandEnd::Exited(code) | CommandEnd::ShellEnded(code) => Ran::Ended(code, output.text),
+            CommandEnd::TimedOut => Ran::Not("the command ran out of the check's time".to_owned()),
+            CommandEnd::Killed(limit) => Ran::Not(format!("the command was killed: {limit}")),
+        })
+    }
 }
 
 fn judge(code: i32, output: &str, exit: i32, contains: Option<&str>) -> Finding {

@@ -18,7 +18,7 @@ const FAILURES_SHOWN: usize = 4;
 /// Most tokens one rewrite may use, request and reply together.
 pub const REWRITE_TOKENS: u64 = 40_000;
 /// Confirmations per job type for which budget is kept back.
-const CONFIRMATIONS_KEPT: u64 = 3;
+const CONFIRMATIONS_KEPT: u64 = 2;
 
 impl Search {
     /// Decides as many steps as window and budget allow. Runs after every commit, so that step `i` always sees the state after
@@ -67,13 +67,18 @@ impl Search {
         worst_episode(harness, self.space.worst_price, Attempts(self.space.attempts))
     }
 
+    /// Most the evaluation of seed number `index` can cost.
+    pub(super) fn seed_cost(&self, index: usize) -> Amount {
+        let episodes = u64::from(self.settings.full_episodes()) * self.job_type_count();
+        self.space.seeds.get(index).map_or_else(Amount::default, |(_, harness)| self.worst(harness).times(episodes))
+    }
+
     fn decide_seed(&mut self) -> bool {
         let Some((template, harness)) = usize::try_from(self.next).ok().and_then(|index| self.space.seeds.get(index)).cloned() else {
             return false;
         };
         let job_types = self.space.job_types.clone();
-        let episodes = u64::from(self.settings.full_episodes()) * u64::try_from(job_types.len()).unwrap_or(u64::MAX);
-        let reserve = self.worst(&harness).times(episodes);
+        let reserve = self.seed_cost(usize::try_from(self.next).unwrap_or(usize::MAX));
         if self.ledger.reserve(reserve).is_err() {
             return false;
         }

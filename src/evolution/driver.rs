@@ -11,7 +11,7 @@ use super::rewriter::Rewriter;
 use super::search::{Search, SearchError};
 use super::{Birth, Evaluation, Journal, JournalError, Refusal, RunEvent, StepResult};
 use crate::base::Amount;
-use crate::evaluation::{Batch, EvaluationError, Evaluator, paired_difference};
+use crate::evaluation::{Batch, EpisodeScore, EvaluationError, Evaluator, paired_difference};
 use crate::harness::Harness;
 
 /// Why a search stopped before its end.
@@ -128,7 +128,7 @@ async fn evaluate(
 }
 
 /// Plays a track stage by stage. After each stage but the last the candidate is given up when it is behind its rival on the
-/// pairs played so far, with three chances in four that this is no bad luck.
+/// pairs played so far, with three chances in four that this is no bad luck, or when its edit is inert.
 async fn race(harness: &Arc<Harness>, track: &Track, evaluator: &Evaluator) -> Result<Evaluation, EvaluationError> {
     let mut total = Batch::default();
     let mut from = 0;
@@ -143,7 +143,7 @@ async fn race(harness: &Arc<Harness>, track: &Track, evaluator: &Evaluator) -> R
         let last = index + 1 == track.stages.len();
         if !last && !track.rival.is_empty() {
             let differences = super::population::pair(&total.scores, &track.rival);
-            if paired_difference(&differences, 0.5).high < 0.0 {
+            if paired_difference(&differences, 0.5).high < 0.0 || inert(&total.scores, &track.rival) {
                 break;
             }
         }
@@ -156,5 +156,16 @@ async fn race(harness: &Arc<Harness>, track: &Track, evaluator: &Evaluator) -> R
         faulted: total.faulted,
         faulted_attempts: total.faulted_attempts,
         lost: total.lost,
+    })
+}
+
+/// Whether every episode went exactly as the rival's did: same score, steps and tokens. Then the edit touches nothing that these
+/// tasks need, and more of them would say the same.
+fn inert(scores: &[EpisodeScore], rival: &[EpisodeScore]) -> bool {
+    scores.iter().all(|score| {
+        let same = |other: &&EpisodeScore| other.task == score.task && other.seed == score.seed;
+        rival.iter().find(same).is_some_and(|other| {
+            other.score.to_bits() == score.score.to_bits() && other.steps == score.steps && other.tokens == score.tokens
+        })
     })
 }

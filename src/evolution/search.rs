@@ -105,7 +105,10 @@ impl Search {
     /// # Errors
     /// When there is no seed, no job type, a job type without search or validate tasks, or a setting out of range.
     pub fn new(settings: SearchSettings, space: SearchSpace) -> Result<Self, SearchError> {
-        check_settings(&settings, &space)?;
+        settings.check().map_err(SearchError::Setup)?;
+        if space.seeds.is_empty() || space.job_types.is_empty() {
+            return Err(SearchError::Setup("the search needs at least one seed harness and one job type".to_owned()));
+        }
         let root = SeedTree::new(settings.seed);
         let seeds = root.child("schedule");
         let mut schedules = BTreeMap::new();
@@ -147,6 +150,15 @@ impl Search {
             episodes: BTreeMap::new(),
         };
         search.decide();
+        if search.ready.is_empty() {
+            let wanted = search.seed_cost(0);
+            return Err(SearchError::Setup(format!(
+                "the search's share of the budget ({}) does not cover the evaluation of the first seed at its worst ({}): raise `budget`, \
+                 lower `search.stages` or the template's `limits.tokens`, or turn `report.baseline` off",
+                amount(search.ledger.limit()),
+                amount(wanted)
+            )));
+        }
         Ok(search)
     }
 
@@ -382,10 +394,12 @@ impl Search {
         effects.push(Effect::NicheTaken { niche, harness: evaluation.harness, previous, mean, episodes });
     }
 
-    /// The place in a niche is given liberally: ahead on the same pairs, with three chances in four that it is no luck.
+    /// The place in a niche is given liberally, to whoever is ahead on the same pairs: it only decides who has children. A place
+    /// won by luck costs some children, a gain that is not followed up costs the search.
     fn contest(&self, evaluation: &Evaluation, holder: HarnessId) -> Contest {
-        let (interval, _) = self.population.difference(evaluation.harness, holder, &evaluation.job_type, evaluation.split, 0.5);
-        if interval.low > 0.0 { Contest::Better } else { Contest::NotBetter }
+        let confidence = self.settings.confidence;
+        let (interval, _) = self.population.difference(evaluation.harness, holder, &evaluation.job_type, evaluation.split, confidence);
+        if interval.mean > 0.0 { Contest::Better } else { Contest::NotBetter }
     }
 
     /// The title is given strictly: to the first that is confirmed, then only to who is better on the same validate pairs at
@@ -452,6 +466,13 @@ fn confirmed(niche: &Niche, elite: &Elite) -> Effect {
     }
 }
 
+/// An amount in words; what has no limit is left out.
+fn amount(amount: Amount) -> String {
+    let parts = [(amount.episodes, "episodes"), (amount.tokens, "tokens"), (amount.micro_usd, "micro-dollars")];
+    let limited: Vec<String> = parts.iter().filter(|(n, _)| *n != u64::MAX).map(|(n, unit)| format!("{n} {unit}")).collect();
+    limited.join(", ")
+}
+
 /// A plan in a few words, for errors.
 fn describe(plan: &StepPlan) -> String {
     match plan {
@@ -462,32 +483,6 @@ fn describe(plan: &StepPlan) -> String {
         }
         StepPlan::Confirm { harness, niche } => format!("confirm {} in {niche}", harness.short()),
     }
-}
-
-fn check_settings(settings: &SearchSettings, space: &SearchSpace) -> Result<(), SearchError> {
-    let fail = |text: &str| Err(SearchError::Setup(text.to_owned()));
-    if space.seeds.is_empty() {
-        return fail("the search needs at least one seed harness");
-    }
-    if space.job_types.is_empty() {
-        return fail("the search needs at least one job type");
-    }
-    if settings.window == 0 {
-        return fail("`search.window` must be at least 1");
-    }
-    if settings.stages.is_empty() || settings.stages[0] == 0 || settings.stages.windows(2).any(|pair| pair[0] >= pair[1]) {
-        return fail("`search.stages` must be a list of ascending numbers of episodes, for example [4, 10, 20]");
-    }
-    if settings.confirm_episodes == 0 {
-        return fail("`search.confirm_episodes` must be at least 1");
-    }
-    if !(settings.confidence > 0.5 && settings.confidence < 1.0) {
-        return fail("`search.confidence` must be above 0.5 and below 1");
-    }
-    if settings.operators.values().all(|weight| *weight == 0) {
-        return fail("`search.operators` needs at least one operator with a weight above 0");
-    }
-    Ok(())
 }
 
 impl Search {

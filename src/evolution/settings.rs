@@ -36,6 +36,30 @@ pub struct SearchSettings {
 }
 
 impl SearchSettings {
+    /// Checks every setting against its range.
+    ///
+    /// # Errors
+    /// Names the setting as it stands in an experiment file, and what is right.
+    pub fn check(&self) -> Result<(), String> {
+        let wrong = |text: &str| Err(text.to_owned());
+        if self.window == 0 {
+            return wrong("`search.window` must be at least 1");
+        }
+        if self.stages.is_empty() || self.stages[0] == 0 || self.stages.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return wrong("`search.stages` must be a list of ascending numbers of episodes, for example [4, 10, 20]");
+        }
+        if self.confirm_episodes == 0 {
+            return wrong("`search.confirm_episodes` must be at least 1");
+        }
+        if !(self.confidence > 0.5 && self.confidence < 1.0) {
+            return wrong("`search.confidence` must be above 0.5 and below 1");
+        }
+        if self.operators.values().all(|weight| *weight == 0) {
+            return wrong("`search.operators` needs at least one operator with a weight above 0");
+        }
+        Ok(())
+    }
+
     /// Episodes of a complete evaluation.
     #[must_use]
     pub fn full_episodes(&self) -> u32 {

@@ -41,7 +41,9 @@ fn run(folder: &Path, name: &str, base_url: &str) -> Value {
 /// Scored episodes as (harness, task, seed, score), and the number of faulted attempts.
 fn episodes(folder: &Path) -> (Vec<(String, String, i64, f64)>, usize) {
     let database = rusqlite::Connection::open(folder.join("run.db")).unwrap();
-    let mut query = database.prepare("SELECT harness_id, task_id, seed, score FROM episode WHERE score IS NOT NULL AND repeated = 0 ORDER BY 1, 2, 3").unwrap();
+    let mut query = database
+        .prepare("SELECT harness_id, task_id, seed, score FROM episode WHERE score IS NOT NULL AND repeated = 0 ORDER BY 1, 2, 3")
+        .unwrap();
     let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
     let faults: i64 = database.query_row("SELECT count(*) FROM episode WHERE score IS NULL", [], |row| row.get(0)).unwrap();
     (rows.map(Result::unwrap).collect(), usize::try_from(faults).unwrap())

@@ -206,5 +206,5 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         0 => format!("Give the program {tool} an option `{flag} N` (a whole number): {}.", kind.about()),
         _ => format!("{tool} needs a new flag. With `{flag} N`, N a whole number, {}.", kind.about()),
     };
-    draft.body("code", "add-flag", dice.listed(&intro, &constraints))
+    hidden::joined(draft.body("code", "add-flag", dice.listed(&intro, &constraints))?)
 }

@@ -96,5 +96,5 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         1 => format!("The package `{package}` needs one more function in {path}: `{signature}`."),
         _ => format!("Please write `def {signature}:` in {path}."),
     };
-    draft.body("code", "add-function", dice.listed(&intro, &constraints))
+    hidden::joined(draft.body("code", "add-function", dice.listed(&intro, &constraints))?)
 }

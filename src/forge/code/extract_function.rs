@@ -184,5 +184,5 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
             path(main)
         ),
     };
-    draft.body("code", "extract-function", dice.listed(&intro, &constraints))
+    hidden::joined(draft.body("code", "extract-function", dice.listed(&intro, &constraints))?)
 }

@@ -212,5 +212,5 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     )));
 
     let instruction = instruction(dice, [&path, &shown, &doc, package]);
-    draft.body("code", "fix-config-loader", instruction)
+    hidden::joined(draft.body("code", "fix-config-loader", instruction)?)
 }

@@ -102,7 +102,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
             "The test program tests/run.py of the package {package} ends with exit status 1. Make it pass by mending the faulty function."
         ),
     };
-    draft.body("code", "fix-function", dice.listed(&intro, &constraints))
+    hidden::joined(draft.body("code", "fix-function", dice.listed(&intro, &constraints))?)
 }
 
 fn meanings(functions: &[Routine]) -> String {

@@ -76,5 +76,5 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
         ),
         _ => format!("Teach `{name}` in {path} to treat {words} the way this project does everywhere."),
     };
-    draft.body("code", "handle-edge-case", dice.listed(&intro, &constraints))
+    hidden::joined(draft.body("code", "handle-edge-case", dice.listed(&intro, &constraints))?)
 }

@@ -166,7 +166,7 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
     draft.act(verify(&format!("grep -rnw {old} . ; {PYTHON} main.py {command} 7 2")));
 
     let instruction = instruction(dice, [&core, &old, &new]);
-    draft.body("code", "rename-api", instruction)
+    hidden::joined(draft.body("code", "rename-api", instruction)?)
 }
 
 #[cfg(test)]

@@ -112,5 +112,5 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
             numbers[0]
         ),
     };
-    draft.body("code", "repair-imports", dice.listed(&intro, &constraints))
+    hidden::joined(draft.body("code", "repair-imports", dice.listed(&intro, &constraints))?)
 }

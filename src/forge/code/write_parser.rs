@@ -169,5 +169,5 @@ pub(super) fn generate(seeds: &SeedTree) -> Result<TaskBody, ForgeError> {
             "We need a parser for files such as {sample}: a function `parse(text)` in a new file {path}, which returns one dict per record, in order, as a list."
         ),
     };
-    draft.body("code", "write-parser", dice.listed(&intro, &constraints))
+    hidden::joined(draft.body("code", "write-parser", dice.listed(&intro, &constraints))?)
 }

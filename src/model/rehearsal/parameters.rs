@@ -158,6 +158,7 @@ struct RewriteSpec {
     marker: Spanned<String>,
     summary_marker: Spanned<String>,
     skill: Spanned<f64>,
+    second: Spanned<f64>,
     classes: Vec<ClassSpec>,
     blunders: Vec<Proposal>,
 }
@@ -290,6 +291,7 @@ impl Checker<'_> {
             marker: self.regex("rewrite.marker", &spec.marker)?,
             summary_marker: self.regex("rewrite.summary_marker", &spec.summary_marker)?,
             skill: self.share("rewrite.skill", &spec.skill)?,
+            second: self.share("rewrite.second", &spec.second)?,
             classes,
             blunders: spec.blunders,
         })

@@ -20,6 +20,8 @@ pub(super) struct RewriteHabits {
     pub(super) summary_marker: Regex,
     /// Probability of the right edit.
     pub(super) skill: f64,
+    /// Probability that a right edit fights a second class of failures too.
+    pub(super) second: f64,
     pub(super) classes: Vec<FailureClass>,
     pub(super) blunders: Vec<Proposal>,
 }
@@ -77,19 +79,52 @@ pub(super) fn reply(habits: &RewriteHabits, request: &ChatRequest) -> Option<Str
     let (genes, rest) = split_genes(&text);
     let root = SeedTree::new(request.tag.seed).child("rewrite").index(u64::from(request.tag.step));
     let skilled = root.child("skill").fraction() < habits.skill;
-    let ranked = ranked_classes(habits, &rest);
-    let best = ranked.iter().flat_map(|class| class.remedies.iter().map(move |remedy| (class.name.as_str(), remedy)));
-    let right = best.clone().find_map(|(name, remedy)| Some((name, remedy, concrete(remedy, &genes, &rest)?)));
-    let pick = pick_from(&root.child("blunder"), &habits.blunders, &genes, &rest);
-    let (class, proposal, edits) = match (skilled, right, pick) {
-        (true, Some(right), _) | (false, Some(right), None) => right,
-        (_, _, Some((proposal, edits))) => ("", proposal, edits),
-        (_, None, None) => return Some("I see nothing to change.".to_owned()),
+    let right = right_edits(habits, &root, &genes, &rest);
+    let blunder = pick_from(&root.child("blunder"), &habits.blunders, &genes, &rest);
+    let (classes, proposals, edits) = match (skilled || blunder.is_none(), right, blunder) {
+        (true, Some((classes, proposals, edits)), _) => (classes, proposals, edits),
+        (_, _, Some((proposal, edits))) => (Vec::new(), vec![proposal], edits),
+        (_, _, None) => return Some("I see nothing to change.".to_owned()),
     };
-    let fixes: Vec<&str> = [class].into_iter().filter(|class| !class.is_empty()).collect();
-    let risks: Vec<&str> = [proposal.risk.as_str()].into_iter().filter(|risk| !risk.is_empty()).collect();
-    let reply = json!({ "edits": edits, "hypothesis": { "text": proposal.hypothesis, "fixes": fixes, "risks": risks } });
-    Some(format!("The failures have one thing in common.\n```json\n{}\n```", serde_json::to_string_pretty(&reply).ok()?))
+    let hypothesis: Vec<&str> = proposals.iter().map(|proposal| proposal.hypothesis.as_str()).collect();
+    let risks: Vec<&str> = proposals.iter().map(|proposal| proposal.risk.as_str()).filter(|risk| !risk.is_empty()).collect();
+    let reply = json!({ "edits": edits, "hypothesis": { "text": hypothesis.join(" "), "fixes": classes, "risks": risks } });
+    Some(format!("The failures have something in common.\n```json\n{}\n```", serde_json::to_string_pretty(&reply).ok()?))
+}
+
+type Right<'a> = (Vec<&'a str>, Vec<&'a Proposal>, Vec<Value>);
+
+/// What helps against one class of the failures shown, drawn by how much speaks for it, and now and then against a second; `None`
+/// when everything that helps is there already or was tried.
+fn right_edits<'a>(habits: &'a RewriteHabits, root: &SeedTree, genes: &BTreeMap<String, Value>, digest: &str) -> Option<Right<'a>> {
+    let mut open: Vec<(f64, &FailureClass, &Proposal, Vec<Value>)> = ranked_classes(habits, digest)
+        .into_iter()
+        .filter_map(|(score, class)| {
+            let (remedy, edits) = class.remedies.iter().find_map(|remedy| Some((remedy, concrete(remedy, genes, digest)?)))?;
+            Some((score, class, remedy, edits))
+        })
+        .collect();
+    let mut right: Right<'a> = (Vec::new(), Vec::new(), Vec::new());
+    let count = if root.child("second").fraction() < habits.second { 2 } else { 1 };
+    for place in 0..count {
+        let total: f64 = open.iter().map(|(score, ..)| score).sum();
+        let mut draw = root.child("class").index(place).fraction() * total;
+        let Some(chosen) = open.iter().position(|(score, ..)| {
+            draw -= score;
+            draw < 0.0
+        }) else {
+            break;
+        };
+        let (_, class, remedy, edits) = open.remove(chosen);
+        // Two remedies may speak of the same gene: the second would undo the first.
+        let fresh = |edit: &Value| right.2.iter().all(|known| known["gene"] != edit["gene"]);
+        if edits.iter().all(fresh) {
+            right.0.push(class.name.as_str());
+            right.1.push(remedy);
+            right.2.extend(edits);
+        }
+    }
+    (!right.2.is_empty()).then_some(right)
 }
 
 fn user_text(request: &ChatRequest) -> String {
@@ -119,7 +154,7 @@ fn split_genes(text: &str) -> (BTreeMap<String, Value>, String) {
 }
 
 /// The classes by what speaks for them, strongest first; those nothing speaks for are left out.
-fn ranked_classes<'a>(habits: &'a RewriteHabits, digest: &str) -> Vec<&'a FailureClass> {
+fn ranked_classes<'a>(habits: &'a RewriteHabits, digest: &str) -> Vec<(f64, &'a FailureClass)> {
     let repeats = repeated_actions(digest);
     let mut scored: Vec<(f64, &FailureClass)> = habits
         .classes
@@ -133,7 +168,7 @@ fn ranked_classes<'a>(habits: &'a RewriteHabits, digest: &str) -> Vec<&'a Failur
         .filter(|(score, _)| *score > 0.0)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-    scored.into_iter().map(|(_, class)| class).collect()
+    scored
 }
 
 /// How many lines of actions say the same as the one before.
@@ -144,7 +179,11 @@ fn repeated_actions(digest: &str) -> usize {
 
 /// The edits of `proposal` for this harness; `None` when it would change nothing or failed before.
 fn concrete(proposal: &Proposal, genes: &BTreeMap<String, Value>, digest: &str) -> Option<Vec<Value>> {
-    let failed_before = digest.lines().any(|line| line.starts_with("- tried: ") && line.contains(&proposal.hypothesis));
+    // Tried by itself: what failed together with something else may still be right.
+    let failed_before = digest.lines().any(|line| {
+        let rest = line.strip_prefix("- tried: ").and_then(|tried| tried.strip_prefix(proposal.hypothesis.as_str()));
+        rest.is_some_and(|rest| rest.trim_start().starts_with('('))
+    });
     if failed_before {
         return None;
     }
