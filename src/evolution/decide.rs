@@ -1,15 +1,17 @@
 //! Deciding steps: which job type, which operator, which parents, what may be spent.
 
+use std::sync::Arc;
+
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::draft::{Draft, RewriteBrief, Work};
+use super::draft::{Draft, RewriteBrief, Track, Work};
 use super::operators::{self, Offspring};
 use super::search::{Phase, Search};
 use super::{Birth, OperatorName, Refusal, StepPlan};
 use crate::archive::{Holder, Niche};
 use crate::base::Amount;
-use crate::evaluation::{Attempts, worst_episode};
+use crate::evaluation::{Attempts, EpisodeScore, worst_episode};
 use crate::harness::{Harness, HarnessId};
 use crate::task::{JobType, Split};
 
@@ -188,7 +190,7 @@ impl Search {
         Amount { episodes: 0, tokens: REWRITE_TOKENS, micro_usd: u64::try_from(micro_usd).unwrap_or(u64::MAX) }
     }
 
-    fn draft_child(&mut self, parent: &Harness, offspring: Result<Offspring, Refusal>, track: super::draft::Track) -> Work {
+    fn draft_child(&mut self, parent: &Harness, offspring: Result<Offspring, Refusal>, track: Track) -> Work {
         let birth = offspring.and_then(|offspring| operators::birth(parent, offspring));
         match birth {
             Ok((birth, child)) if self.within_reserve(parent, &child) => self.known_child(birth, child, track),
@@ -201,7 +203,7 @@ impl Search {
         child.genome().limits.tokens <= parent.genome().limits.tokens.saturating_mul(2)
     }
 
-    fn draft_rewrite(&self, parent: std::sync::Arc<Harness>, job_type: &JobType, track: super::draft::Track, seed: u64) -> Work {
+    fn draft_rewrite(&self, parent: Arc<Harness>, job_type: &JobType, track: Track, seed: u64) -> Work {
         let failures: Vec<_> =
             track.rival.iter().filter(|score| !score.passed()).map(|score| (score.task, score.seed)).take(FAILURES_SHOWN).collect();
         if failures.is_empty() {
@@ -249,5 +251,32 @@ impl Search {
         mates.sort_unstable();
         mates.dedup();
         (!mates.is_empty()).then(|| mates[rng.random_range(0..mates.len())])
+    }
+}
+
+impl Search {
+    /// A track over the first `episodes` pairings of a job type's search split.
+    pub(super) fn search_track(&self, job_type: &JobType, rival: Vec<EpisodeScore>) -> Track {
+        let count = |episodes: u32| usize::try_from(episodes).unwrap_or(usize::MAX);
+        let pairings =
+            self.schedules.get(job_type).map_or_else(Vec::new, |schedule| schedule.pairs(0, count(self.settings.full_episodes())));
+        let stages = self.settings.stages.iter().map(|episodes| count(*episodes)).collect();
+        Track { job_type: job_type.clone(), split: Split::Search, pairings, stages, rival }
+    }
+
+    /// A track over the pairings of a confirmation.
+    pub(super) fn confirm_track(&self, job_type: &JobType) -> Track {
+        let count = usize::try_from(self.settings.confirm_episodes).unwrap_or(usize::MAX);
+        let pairings = self.validation.get(job_type).map_or_else(Vec::new, |schedule| schedule.pairs(0, count));
+        Track { job_type: job_type.clone(), split: Split::Validate, pairings, stages: vec![count], rival: Vec::new() }
+    }
+
+    /// Drafts a refusal or a child that is known already.
+    pub(super) fn known_child(&mut self, birth: Birth, harness: Harness, track: Track) -> Work {
+        let id = harness.id();
+        if self.population.get(id).is_some() || !self.unborn.insert(id) {
+            return Work::Refuse(Refusal::Duplicate { harness: id });
+        }
+        Work::Evaluate { harness: Arc::new(harness), birth: Some(Box::new(birth)), tracks: vec![track] }
     }
 }

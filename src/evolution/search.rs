@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::draft::{Draft, Track, Work};
+use super::draft::Draft;
 use super::population::{Population, summarise};
 use super::{Birth, Effect, Evaluation, JudgedHypothesis, Refusal, SearchSettings, StepPlan, StepRecord, StepResult};
 use crate::archive::{Archive, Contest, Elite, Holder, Niche, Offer};
@@ -482,32 +482,5 @@ fn describe(plan: &StepPlan) -> String {
             format!("{} of {} for {job_type}", operator.as_str(), parents.join(" and "))
         }
         StepPlan::Confirm { harness, niche } => format!("confirm {} in {niche}", harness.short()),
-    }
-}
-
-impl Search {
-    /// A track over the first `episodes` pairings of a job type's search split.
-    pub(super) fn search_track(&self, job_type: &JobType, rival: Vec<EpisodeScore>) -> Track {
-        let count = |episodes: u32| usize::try_from(episodes).unwrap_or(usize::MAX);
-        let pairings =
-            self.schedules.get(job_type).map_or_else(Vec::new, |schedule| schedule.pairs(0, count(self.settings.full_episodes())));
-        let stages = self.settings.stages.iter().map(|episodes| count(*episodes)).collect();
-        Track { job_type: job_type.clone(), split: Split::Search, pairings, stages, rival }
-    }
-
-    /// A track over the pairings of a confirmation.
-    pub(super) fn confirm_track(&self, job_type: &JobType) -> Track {
-        let count = usize::try_from(self.settings.confirm_episodes).unwrap_or(usize::MAX);
-        let pairings = self.validation.get(job_type).map_or_else(Vec::new, |schedule| schedule.pairs(0, count));
-        Track { job_type: job_type.clone(), split: Split::Validate, pairings, stages: vec![count], rival: Vec::new() }
-    }
-
-    /// Drafts a refusal or a child that is known already.
-    pub(super) fn known_child(&mut self, birth: Birth, harness: Harness, track: Track) -> Work {
-        let id = harness.id();
-        if self.population.get(id).is_some() || !self.unborn.insert(id) {
-            return Work::Refuse(Refusal::Duplicate { harness: id });
-        }
-        Work::Evaluate { harness: Arc::new(harness), birth: Some(Box::new(birth)), tracks: vec![track] }
     }
 }

@@ -8,7 +8,7 @@
 //!   of all, whatever they did (`setsid`, double forks, fork bombs), and is waited for;
 //! - rights: never root (dropped to uid 65534 before anything else when this program is root), no set-user-id, no capabilities, no further user
 //!   namespaces, refused system calls (`filter.rs`);
-//! - amounts: processes and threads, file size, open files, memory (summed over the processes every 25 ms), disk, files, output, wall time;
+//! - amounts: processes and threads, file size, open files, memory (summed over the processes every 25 to 100 ms), disk, files, output, wall time;
 //! - the environment, the command line and the open files of this program.
 //!
 //! What is not covered:
@@ -30,7 +30,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::cage::{Cage, DiskUse, mib};
+use super::cage::{Cage, DiskBound, DiskUse, mib};
 use super::ground::{Ground, SessionFolder};
 use super::launch::close_all_but;
 use super::live::{Files, Jail, LiveSession, Started, shell_status};
@@ -239,6 +239,10 @@ impl Namespace {
 impl Cage for Namespace {
     fn members(&self) -> Vec<i32> {
         processes::with_descendants(vec![self.init])
+    }
+
+    fn disk_bound(&self) -> DiskBound {
+        DiskBound::Machine
     }
 
     fn shell(&self) -> i32 {

@@ -22,6 +22,9 @@ pub(super) trait Cage: Send + Sync {
     /// Kills every process and returns when none is left. Calling it again does nothing.
     fn kill(&self);
 
+    /// Whether the machine itself bounds what the session may write, so that only memory has to be watched closely.
+    fn disk_bound(&self) -> DiskBound;
+
     /// The workspace, open. It stays readable after the end.
     fn workspace(&self) -> BorrowedFd<'_>;
 
@@ -44,8 +47,20 @@ pub(super) struct DiskUse {
 /// The most files that a session may hold at a time. They cost memory of the kernel, whatever their size.
 pub(super) const MOST_FILES: u64 = 100_000;
 
-/// How often the guard looks. A process writes about 2 GiB of memory a second, so this bounds what a burst can take.
+/// Who keeps the disk of a session within its bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DiskBound {
+    /// The file systems are sized.
+    Machine,
+    /// The guard, by looking.
+    Guard,
+}
+
+/// The shortest and the longest time between two looks of the guard.
 const LOOK: Duration = Duration::from_millis(25);
+const LONGEST_LOOK: Duration = Duration::from_millis(100);
+/// Bytes of memory that a session is assumed to take in a second at most: a process writes about 2 GiB.
+const GREED: u64 = 8 << 30;
 
 /// The limit that was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,13 +111,16 @@ impl Guard {
                     return;
                 }
                 let start = Instant::now();
-                if let Some(breach) = look(cage.as_ref(), &policy, deadline) {
-                    let _ = seen.breach.set(breach);
-                    cage.kill();
-                    return;
-                }
+                let headroom = match look(cage.as_ref(), &policy, deadline) {
+                    Ok(headroom) => headroom,
+                    Err(breach) => {
+                        let _ = seen.breach.set(breach);
+                        cage.kill();
+                        return;
+                    }
+                };
                 // On a machine where looking is slow it happens less often: at most a tenth of one processor goes into it.
-                wait = LOOK.max(9 * start.elapsed());
+                wait = rest(cage.disk_bound(), headroom).max(9 * start.elapsed());
             }
         };
         let thread = thread::Builder::new()
@@ -128,25 +146,35 @@ impl Drop for Guard {
     }
 }
 
-fn look(cage: &dyn Cage, policy: &Policy, deadline: Instant) -> Option<Breach> {
+/// How long the guard may look away: not longer than it takes to fill what is left of the memory.
+fn rest(disk: DiskBound, headroom: u64) -> Duration {
+    match disk {
+        DiskBound::Guard => LOOK,
+        DiskBound::Machine => Duration::from_micros(headroom.saturating_mul(1_000_000) / GREED).clamp(LOOK, LONGEST_LOOK),
+    }
+}
+
+/// The memory that is left to the session, or the limit it passed.
+fn look(cage: &dyn Cage, policy: &Policy, deadline: Instant) -> Result<u64, Breach> {
     if Instant::now() >= deadline {
-        return Some(Breach::Time);
+        return Err(Breach::Time);
     }
     let members = cage.members();
-    let memory = mib(policy.memory_mib);
-    if processes::memory(&members, memory) > memory {
-        return Some(Breach::Memory);
+    let limit = mib(policy.memory_mib);
+    let memory = processes::memory(&members, limit);
+    if memory > limit {
+        return Err(Breach::Memory);
     }
     // The machine's own limit refuses the process before this is reached; this is for machines where it does not count.
     if processes::threads(&members) > u64::from(policy.processes) + 8 {
-        return Some(Breach::Processes);
+        return Err(Breach::Processes);
     }
     let disk = cage.disk();
     if disk.files > MOST_FILES {
-        return Some(Breach::Files);
+        return Err(Breach::Files);
     }
     // Workspace and scratch folder may each hold `disk_mib`.
-    (disk.bytes > 2 * mib(policy.disk_mib) + mib(1)).then_some(Breach::Disk)
+    if disk.bytes > 2 * mib(policy.disk_mib) + mib(1) { Err(Breach::Disk) } else { Ok(limit - memory) }
 }
 
 /// Mebibytes in bytes.

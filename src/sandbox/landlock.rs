@@ -37,7 +37,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use seccompiler::BpfProgram;
 
 use super::bubblewrap::environment;
-use super::cage::{Cage, DiskUse};
+use super::cage::{Cage, DiskBound, DiskUse};
 use super::ground::{Ground, SessionFolder};
 use super::launch::close_all_but;
 use super::live::{Files, Jail, LiveSession, Started, shell_status};
@@ -336,6 +336,10 @@ struct Group {
 impl Cage for Group {
     fn members(&self) -> Vec<i32> {
         processes::group_members(self.group)
+    }
+
+    fn disk_bound(&self) -> DiskBound {
+        DiskBound::Guard
     }
 
     fn shell(&self) -> i32 {

@@ -131,7 +131,7 @@ fn space() -> SearchSpace {
         tasks: SplitTasks::new(tasks()),
         library: Arc::new(BlockLibrary::default()),
         worst_price: 0,
-        attempts: 6,
+        attempts: 12,
     }
 }
 
@@ -258,7 +258,7 @@ pub(super) async fn run_from(world: &World, before: &[StepRecord]) -> Ran {
     let (watcher, _) = mpsc::unbounded_channel();
     let (events, _) = mpsc::unbounded_channel();
     let log = Arc::new(MemoryLog::default());
-    let pool = Evaluator::new(Arc::clone(&player) as _, log, world.workers, Attempts(6), watcher, CancellationToken::new());
+    let pool = Evaluator::new(Arc::clone(&player) as _, log, world.workers, Attempts(12), watcher, CancellationToken::new());
     let rewriter: Arc<dyn Rewriter> = Arc::new(NoRewriter);
     let mut journal = MemoryJournal(Vec::new());
     drive(&mut search, &Arc::new(pool), &rewriter, &mut journal, &events, &StopSignals::default()).await.unwrap();
