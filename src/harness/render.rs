@@ -1,6 +1,7 @@
 //! Prompt blocks as templates: what they may use, and rendering within bounds.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use minijinja::machinery::{Instruction, Token, get_compiled_template, tokenize};
 use minijinja::syntax::SyntaxConfig;
@@ -121,9 +122,9 @@ pub(crate) fn check_template(text: &str, genome: &Genome) -> Result<(), String> 
         return Ok(());
     }
     let environment = environment();
-    check_size(&environment, text)?;
+    check_size(environment, text)?;
     let template = environment.template_from_str(text).map_err(|error| reason(&error))?;
-    check_language(&environment, &template)?;
+    check_language(environment, &template)?;
     let unknown: BTreeSet<String> = template.undeclared_variables(false).into_iter().collect();
     if let Some(name) = unknown.iter().find(|name| !PROMPT_VARIABLES.contains(&name.as_str())) {
         return Err(format!(
@@ -207,7 +208,13 @@ fn beyond(tag: &str) -> String {
     format!("uses `{tag}`, but a prompt block stands alone: write the text itself")
 }
 
-fn environment() -> Environment<'static> {
+/// Made once: its tables of filters and tests cost more than a block takes to render.
+fn environment<'source>() -> &'static Environment<'source> {
+    static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(new_environment);
+    &ENVIRONMENT
+}
+
+fn new_environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
