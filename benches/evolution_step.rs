@@ -3,6 +3,8 @@
 //!
 //! Prints one JSON line per figure. `flat` compares the last thousand of ten thousand steps with the first thousand.
 
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,6 +1,8 @@
 //! Use of the evaluation slots: eight slots, lognormal episode times (sigma 1.5, mean 20 ms), and a proposer that takes 50 ms for
 //! every child. Prints one JSON line per figure.
 
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
