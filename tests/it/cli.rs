@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Two seeds on two skills of one job type: the smallest experiment in which every kind of step happens.
-const TINY: &str = r#"
+pub(crate) const TINY: &str = r#"
 name = "tiny"
 seed = 3
 [harness]
@@ -32,7 +32,7 @@ episodes = 4
 baseline = "off"
 "#;
 
-fn program() -> Command {
+pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_harness-evo"));
     command.env_remove("HARNESS_EVO_LOG").env_remove("NO_COLOR").stdin(Stdio::null());
     command
@@ -43,7 +43,7 @@ fn call(arguments: &[&str]) -> Output {
 }
 
 /// Standard output of a command that must succeed.
-fn stdout(arguments: &[&str]) -> String {
+pub(crate) fn stdout(arguments: &[&str]) -> String {
     let output = call(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -63,12 +63,12 @@ fn refused(code: i32, arguments: &[&str]) -> String {
     stderr
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// Whether there is a sandbox at all; a word about it where there is none.
-fn no_sandbox() -> bool {
+pub(crate) fn no_sandbox() -> bool {
     harness_evo::sandbox::open(None).map_err(|error| eprintln!("skipped: {error}")).is_err()
 }
 

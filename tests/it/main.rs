@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod cli;
 #[cfg(test)]
+mod docs;
+#[cfg(test)]
 mod endpoint_run;
 #[cfg(test)]
 mod endpoints;
