@@ -134,7 +134,7 @@ async fn run(folder: &std::path::Path) -> Result<(Vec<Instant>, u64), Box<dyn Er
         confirm_episodes: 3,
         limit: Amount::UNLIMITED,
         // Nothing wins with a null sandbox, so parents stay the same: operators with few children per parent would repeat themselves.
-        operators: [OperatorName::Perturb, OperatorName::BlockSwap].map(|operator| (operator, 1)).into_iter().chain(others).collect(),
+        operators: [OperatorName::Perturb, OperatorName::BlockSwap].map(|operator| (operator, 1)).into(),
         ..SearchSettings::default()
     };
     let seeds = builtin()?.into_iter().map(|template| (template.name, Arc::new(template.harness))).collect();
