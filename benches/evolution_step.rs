@@ -126,8 +126,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 async fn run(folder: &std::path::Path) -> Result<(Vec<Instant>, u64), Box<dyn Error>> {
     let tasks = tasks()?;
     let model = Arc::new(Instantly(ModelId { name: "instant".to_owned(), fingerprint: "instant".to_owned() }));
-    let others =
-        [OperatorName::Toolswap, OperatorName::Rewrite, OperatorName::Crossover, OperatorName::Prune].map(|operator| (operator, 0));
     let settings = SearchSettings {
         window: 16,
         stages: vec![1, 3],
