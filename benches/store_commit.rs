@@ -89,7 +89,13 @@ fn say(what: &str, mut times: Vec<Duration>) {
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
     let mean = micros(times.iter().sum::<Duration>()) / times.len() as f64;
     let (median, high) = (micros(times[times.len() / 2]), micros(times[times.len() * 99 / 100]));
-    println!("{what}: mean {mean:.0} us, median {median:.0} us, 99 % below {high:.0} us");
+    for (kind, value) in [("mean", mean), ("median", median), ("99 % below", high)] {
+        let line = serde_json::json!({
+            "bench": "store_commit", "figure": format!("{what}, {kind}"), "value": value, "unit": "us",
+            "against": "one millisecond", "ratio": value / 1000.0,
+        });
+        println!("{line}");
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -114,7 +120,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let harness = Harness::new(genome(0))?.id();
     let played: Vec<Trajectory> = (0..2000).map(|number| trajectory(harness, number)).collect();
-    println!("a trajectory has {} bytes of JSON", serde_json::to_vec(&played[0])?.len());
     let (log, runtime) = (store.episode_log(), tokio::runtime::Builder::new_current_thread().build()?);
     let mut times = Vec::new();
     for trajectory in &played {

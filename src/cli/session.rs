@@ -61,7 +61,7 @@ impl Session {
             Ok(DriveEnd::Complete) => {
                 let _ = events.send(RunEvent::Phase { name: "comparison".to_owned(), episodes: self.experiment.report_limit.episodes });
                 let comparison = compare(&search, &evaluator, &self.experiment.finale(), &signals.drain).await;
-                settle(comparison, search, store, &signals)
+                settle(comparison, search, store, folder)
             }
             Ok(DriveEnd::Drained) => Ok(SessionEnd::Drained),
             Err(error) => Err(drive_failure(&error, folder)),
@@ -165,17 +165,16 @@ fn replay(search: &mut Search, store: &RunStore) -> Result<u64, Failure> {
     Ok(count)
 }
 
-fn settle(comparison: Comparison, search: Search, store: &RunStore, signals: &StopSignals) -> Result<SessionEnd, Failure> {
+/// Keeps the comparison if it is as complete as it will ever be: a part of it must not look like the end of a run.
+fn settle(comparison: Comparison, search: Search, store: &RunStore, folder: &Path) -> Result<SessionEnd, Failure> {
+    match comparison.cut_short {
+        Some(FinaleError::Stopped) => return Ok(SessionEnd::Drained),
+        Some(FinaleError::Evaluation(error)) => return Err(drive_failure(&DriveError::Evaluation(error), folder)),
+        Some(FinaleError::Budget(_)) | None => {}
+    }
     let rows: Vec<ReportRow> = comparison.rows.iter().filter_map(report_row).collect();
     store.write_report(&rows).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
-    match &comparison.cut_short {
-        Some(FinaleError::Evaluation(EvaluationError::Cancelled)) if signals.abort.is_cancelled() => {
-            Err(Failure::new(FailureKind::Interrupted, "stopped at once; what was played is kept"))
-        }
-        Some(FinaleError::Stopped) => Ok(SessionEnd::Drained),
-        Some(FinaleError::Evaluation(error)) => Err(Failure::from_error(FailureKind::Other, error)),
-        Some(FinaleError::Budget(_)) | None => Ok(SessionEnd::Complete(Box::new(search), comparison)),
-    }
+    Ok(SessionEnd::Complete(Box::new(search), comparison))
 }
 
 fn report_row(row: &ComparisonRow) -> Option<ReportRow> {

@@ -24,7 +24,7 @@ const RUN_FORMAT: &str = "harness-evo/run/1";
 /// What a run is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunMeta {
-    /// The experiment file as it was read (TOML), with everything a resumed run needs.
+    /// The experiment, resolved, as JSON: everything a resumed run needs beside its tasks.
     pub experiment: String,
     /// The seed; below 2^63.
     pub seed: u64,

@@ -11,7 +11,7 @@
 CREATE TABLE meta (
     id                INTEGER PRIMARY KEY CHECK (id = 1),
     format            TEXT    NOT NULL,               -- 'harness-evo/run/1'
-    experiment        TEXT    NOT NULL,               -- the experiment file as it was read (TOML)
+    experiment        TEXT    NOT NULL,               -- the experiment, resolved (JSON): all a resumed run needs beside its tasks
     seed              INTEGER NOT NULL,
     model_name        TEXT    NOT NULL,
     model_fingerprint TEXT    NOT NULL,
