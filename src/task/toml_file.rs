@@ -29,14 +29,11 @@
 //! accident, moves a task the search has seen into the sealed split. A task that is changed is another task.
 
 use std::io::Read as _;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
-
 use super::written::TaskWritten;
-use super::{Task, TaskError, shorten};
+use super::{Task, TaskError};
+use crate::base::TomlPlace;
 
 /// Bytes of a task file at most.
 const FILE_BYTES: u64 = 4 << 20;
@@ -132,82 +129,18 @@ pub fn task_toml(task: &Task) -> Result<String, TaskFileError> {
 }
 
 fn syntax_error(text: &str, path: &Path, error: &toml::de::Error) -> TaskFileError {
-    let span = error.span().unwrap_or(0..0);
-    let key = DeTable::parse(text).ok().and_then(|document| key_at(document.get_ref(), &span));
-    let mut message = shorten(error.message(), 600);
-    if let Some(nearest) = nearest_key(error.message()) {
-        message = format!("{message}; did you mean `{nearest}`?");
-    }
-    TaskFileError::Written { path: path.to_owned(), line: line_of(text, span.start), key, message }
+    written(path, TomlPlace::of_error(text, error))
 }
 
 fn part_error(text: &str, path: &Path, error: TaskError) -> TaskFileError {
     let TaskError::Part { part, reason } = error;
     // The body calls the items of the check `check.items`; in TOML they are the array `check`.
     let part = part.strip_prefix("check.items").map_or_else(|| part.clone(), |rest| format!("check{rest}"));
-    let start = DeTable::parse(text).ok().and_then(|document| span_of(document.get_ref(), &part)).map_or(0, |span| span.start);
-    TaskFileError::Written { path: path.to_owned(), line: line_of(text, start), key: Some(part), message: reason }
+    written(path, TomlPlace::of_key(text, &part, reason))
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
-}
-
-/// Of the keys that serde's message about an unknown one offers, the one most like it.
-fn nearest_key(message: &str) -> Option<&str> {
-    let (unknown, offered) =
-        message.strip_prefix("unknown field `").or_else(|| message.strip_prefix("unknown variant `"))?.split_once('`')?;
-    let offered = offered.split('`').skip(1).step_by(2);
-    let scored = offered.map(|key| (key, strsim::damerau_levenshtein(unknown, key)));
-    scored.min_by_key(|(_, distance)| *distance).filter(|(key, distance)| *distance <= key.len().div_ceil(2)).map(|(key, _)| key)
-}
-
-/// The path of the innermost key whose key or value holds `span`.
-fn key_at(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
-    let within = |outer: Range<usize>| outer.start <= span.start && span.end <= outer.end;
-    for (key, value) in table {
-        let name = key.get_ref();
-        if let Some(inner) = key_in_value(value, span) {
-            return Some(format!("{name}{inner}"));
-        }
-        if within(key.span()) || within(value.span()) {
-            return Some(name.to_string());
-        }
-    }
-    None
-}
-
-fn key_in_value(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<String> {
-    match value.get_ref() {
-        DeValue::Table(table) => key_at(table, span).map(|inner| format!(".{inner}")),
-        DeValue::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
-            let here = item.span();
-            let within = here.start <= span.start && span.end <= here.end;
-            key_in_value(item, span).or_else(|| within.then(String::new)).map(|inner| format!("[{index}]{inner}"))
-        }),
-        _ => None,
-    }
-}
-
-/// Where the deepest part of the key path `part` that is written stands. Keys of `files` hold dots themselves, so at each step the
-/// longest key that fits is taken.
-fn span_of(table: &DeTable<'_>, part: &str) -> Option<Range<usize>> {
-    let fits = |name: &str| part.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
-    let (key, value) = table.iter().filter(|(key, _)| fits(key.get_ref())).max_by_key(|(key, _)| key.get_ref().len())?;
-    let rest = &part[key.get_ref().len()..];
-    span_in_value(value, rest).or_else(|| Some(key.span()))
-}
-
-fn span_in_value(value: &Spanned<DeValue<'_>>, rest: &str) -> Option<Range<usize>> {
-    match value.get_ref() {
-        DeValue::Table(table) => span_of(table, rest.strip_prefix('.')?),
-        DeValue::Array(items) => {
-            let (index, rest) = rest.strip_prefix('[')?.split_once(']')?;
-            let item = items.get(index.parse::<usize>().ok()?)?;
-            span_in_value(item, rest).or_else(|| Some(item.span()))
-        }
-        _ => None,
-    }
+fn written(path: &Path, place: TomlPlace) -> TaskFileError {
+    TaskFileError::Written { path: path.to_owned(), line: place.line, key: place.key, message: place.message }
 }
 
 #[cfg(test)]
