@@ -162,10 +162,12 @@ async fn race(harness: &Arc<Harness>, track: &Track, evaluator: &Evaluator) -> R
 /// Whether every episode went exactly as the rival's did: same score, steps and tokens. Then the edit touches nothing that these
 /// tasks need, and more of them would say the same.
 fn inert(scores: &[EpisodeScore], rival: &[EpisodeScore]) -> bool {
-    scores.iter().all(|score| {
-        let same = |other: &&EpisodeScore| other.task == score.task && other.seed == score.seed;
-        rival.iter().find(same).is_some_and(|other| {
-            other.score.to_bits() == score.score.to_bits() && other.steps == score.steps && other.tokens == score.tokens
+    // Where everything faulted, nothing is known.
+    !scores.is_empty()
+        && scores.iter().all(|score| {
+            let same = |other: &&EpisodeScore| other.task == score.task && other.seed == score.seed;
+            rival.iter().find(same).is_some_and(|other| {
+                other.score.to_bits() == score.score.to_bits() && other.steps == score.steps && other.tokens == score.tokens
+            })
         })
-    })
 }

@@ -66,6 +66,7 @@ async fn faults_of_a_real_server_change_no_score_and_no_decision() {
     let at = path.clone();
     let stormy = tokio::task::spawn_blocking(move || run(&at, "stormy", &url)).await.unwrap();
 
+    assert!(proxy.harmed() >= 5, "the proxy did harm: {}", proxy.harmed());
     assert_eq!(calm, stormy, "the same harnesses, with the same hypotheses judged alike");
     let (scores, _) = episodes(&path.join("calm"));
     let (again, _) = episodes(&path.join("stormy"));

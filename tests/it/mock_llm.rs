@@ -6,6 +6,8 @@
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -155,6 +157,7 @@ enum Harm {
 /// dropped.
 pub(crate) struct FaultProxy {
     address: SocketAddr,
+    harmed: Arc<AtomicU64>,
     _tasks: JoinSet<()>,
 }
 
@@ -163,6 +166,8 @@ impl FaultProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut tasks = JoinSet::new();
+        let harmed = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&harmed);
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             for number in 0_u64.. {
@@ -173,11 +178,17 @@ impl FaultProxy {
                     27 => Harm::HalfJson,
                     _ => Harm::None,
                 };
+                count.fetch_add(u64::from(harm != Harm::None), Ordering::Relaxed);
                 connections.spawn(pass(client, upstream, harm));
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self { address, _tasks: tasks }
+        Self { address, harmed, _tasks: tasks }
+    }
+
+    /// Answers that were stalled, broken off or cut so far.
+    pub(crate) fn harmed(&self) -> u64 {
+        self.harmed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn base_url(&self) -> String {
