@@ -35,6 +35,7 @@ use super::ground::{Ground, SessionFolder};
 use super::launch::close_all_but;
 use super::live::{Files, Jail, LiveSession, Started, shell_status};
 use super::session::io_error;
+use super::shell::first_file;
 use super::workspace::Owner;
 use super::{Policy, Sandbox, SandboxError, Session, filter, limits, processes};
 use crate::base::Snapshot;
@@ -116,7 +117,7 @@ struct Namespaces {
 }
 
 impl Namespaces {
-    fn arguments(&self, filter: &File) -> Vec<std::ffi::OsString> {
+    fn arguments(&self, filter: &File, first: &str) -> Vec<std::ffi::OsString> {
         let size = mib(self.policy.disk_mib).to_string();
         let filter = filter.as_raw_fd().to_string();
         let ours = |path: PathBuf| path.into_os_string();
@@ -138,12 +139,11 @@ impl Namespaces {
         add(&["--size", "16777216", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]);
         add(&["--size", &size, "--perms", "1777", "--tmpfs", "/tmp", "--size", &size, "--tmpfs", WORKSPACE, "--chdir", WORKSPACE]);
         add(&["--seccomp", &filter, "--ro-bind"]);
-        arguments.extend([ours(self.ground.etc()), "/etc".into(), "--ro-bind".into(), ours(self.ground.shell()), "/run/shell".into()]);
+        arguments.extend([ours(self.ground.etc()), "/etc".into()]);
         arguments.extend(["--ro-bind".into(), ours(self.folder.path().to_owned()), SESSION.into()]);
-        arguments.extend(
-            ["--remount-ro", "/", "--", "/run/shell/bash", "--noediting", "--rcfile", "/run/session/first", "-i", "+m"]
-                .map(std::ffi::OsString::from),
-        );
+        let first = format!("/etc/sandbox/{first}");
+        let shell = ["--remount-ro", "/", "--", "/etc/sandbox/bash", "--noediting", "--rcfile", &first, "-i", "+m"];
+        arguments.extend(shell.map(std::ffi::OsString::from));
         arguments
     }
 }
@@ -172,8 +172,9 @@ impl Jail for Namespaces {
 
     fn command(&self) -> Result<Command, SandboxError> {
         let filter = File::open(&self.filter).map_err(|source| io_error("opening the system call filter", source))?;
+        let first = self.ground.first(&first_file(&limits::command(&self.policy, u64::from(self.policy.processes))))?;
         let mut command = Command::new(&self.program);
-        command.args(self.arguments(&filter)).current_dir("/").env_clear();
+        command.args(self.arguments(&filter, &first)).current_dir("/").env_clear();
         command.envs(environment(&format!("{SESSION}/helpers"), WORKSPACE, "/tmp")).process_group(0);
         if let Owner::Id(id) = self.owner {
             command.uid(id).gid(id);
@@ -182,16 +183,12 @@ impl Jail for Namespaces {
         Ok(command)
     }
 
-    fn limits(&self) -> String {
-        limits::command(&self.policy, u64::from(self.policy.processes))
-    }
-
     fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError> {
         let missing = || SandboxError::Ended("it ended as soon as it had started".to_owned());
-        let init = *processes::children(shell.id()).first().ok_or_else(missing)?;
+        let init = processes::only_child(shell.id()).ok_or_else(missing)?;
         let pid = Pid::from_raw(init).ok_or_else(missing)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| io_error("taking hold of a sandbox", error))?;
-        let inside = *processes::children(init).first().ok_or_else(missing)?;
+        let inside = processes::only_child(init).ok_or_else(missing)?;
         let open = |path: &str| {
             let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::open(format!("/proc/{inside}/root{path}"), flags, Mode::empty())
@@ -199,7 +196,8 @@ impl Jail for Namespaces {
         };
         let (workspace, scratch) = (open(WORKSPACE)?, open("/tmp")?);
         let bwrap = Mutex::new(shell.take().ok_or_else(missing)?);
-        Ok(Arc::new(Namespace { bwrap, handle, init, shell: inside, workspace, scratch }))
+        let mounts = rustix::fs::open(format!("/proc/{inside}/ns/mnt"), OFlags::CLOEXEC, Mode::empty()).ok();
+        Ok(Arc::new(Namespace { bwrap, handle, init, shell: inside, workspace, scratch, _mounts: mounts }))
     }
 
     fn owner(&self) -> Owner {
@@ -228,11 +226,29 @@ struct Namespace {
     shell: i32,
     workspace: OwnedFd,
     scratch: OwnedFd,
+    /// Keeps the mounts until this is dropped: else the end of the last process waits until they are taken down.
+    _mounts: Option<OwnedFd>,
 }
 
 impl Namespace {
     fn bwrap(&self) -> std::sync::MutexGuard<'_, Child> {
         self.bwrap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.kill();
+        let mut bwrap = self.bwrap();
+        // It ends by itself now, with the status of the shell; only one that does not is killed.
+        for _ in 0..500 {
+            if !matches!(bwrap.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        let _ = bwrap.kill();
+        let _ = bwrap.wait();
     }
 }
 
@@ -261,16 +277,6 @@ impl Cage for Namespace {
         if !matches!(gone, Ok(1..)) {
             tracing::error!(init = self.init, "the processes of a sandbox do not end");
         }
-        let mut bwrap = self.bwrap();
-        // It ends by itself now, with the status of the shell; only one that does not is killed.
-        for _ in 0..500 {
-            if !matches!(bwrap.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_micros(200));
-        }
-        let _ = bwrap.kill();
-        let _ = bwrap.wait();
     }
 
     fn workspace(&self) -> BorrowedFd<'_> {

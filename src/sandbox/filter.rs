@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch, sock_filter,
+};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -84,7 +86,7 @@ pub(super) fn inside_namespaces() -> Result<BpfProgram, FilterError> {
     let other: Result<Vec<_>, FilterError> =
         known.into_iter().map(|family| argument(0, SeccompCmpOp::Ne, family.unsigned_abs().into())).collect();
     refused.insert(libc::SYS_socket, vec![SeccompRule::new(other?)?]);
-    program(refused, libc::EPERM)
+    refusals(refused)
 }
 
 fn argument(index: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, FilterError> {
@@ -119,7 +121,7 @@ pub(super) fn without_namespaces() -> Result<Vec<BpfProgram>, FilterError> {
         // The flags of clone3 lie in memory, where no filter sees them: libc falls back to clone.
         program(every(&[libc::SYS_clone3]), libc::ENOSYS)?,
         program(every(&[libc::SYS_setsid, libc::SYS_setpgid]), 0)?,
-        program(refused, libc::EPERM)?,
+        refusals(refused)?,
     ])
 }
 
@@ -127,22 +129,36 @@ fn every(calls: &[i64]) -> Rules {
     calls.iter().map(|&call| (call, Vec::new())).collect()
 }
 
-fn program(mut rules: Rules, errno: i32) -> Result<BpfProgram, FilterError> {
-    add_x32(&mut rules);
+/// The program that refuses these calls, and every call under a number of the x32 interface, which passes for the same architecture.
+///
+/// One comparison for all of x32, not one a call: the kernel runs a program once for every call there is when it installs it, so that
+/// its length is paid for by the start of each sandbox.
+fn refusals(rules: Rules) -> Result<BpfProgram, FilterError> {
+    let mut program = program(rules, libc::EPERM)?;
+    if cfg!(target_arch = "x86_64") {
+        let step = |code: u32, jf: u8, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
+        let refuse = u32::from(SeccompAction::Errno(libc::EPERM.unsigned_abs()));
+        program.splice(
+            0..0,
+            [
+                // The number of the call comes first in what a program sees.
+                step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+                step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, X32),
+                step(libc::BPF_RET | libc::BPF_K, 0, refuse),
+            ],
+        );
+    }
+    Ok(program)
+}
+
+/// The first number of the x32 interface.
+const X32: u32 = 0x4000_0000;
+
+fn program(rules: Rules, errno: i32) -> Result<BpfProgram, FilterError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let action = SeccompAction::Errno(errno.unsigned_abs());
     let filter = SeccompFilter::new(rules.into_iter().collect(), SeccompAction::Allow, action, arch)?;
     Ok(BpfProgram::try_from(filter)?)
-}
-
-/// The same calls under the numbers of the x32 interface, which the architecture check lets pass.
-fn add_x32(rules: &mut Rules) {
-    const X32: i64 = 0x4000_0000;
-    if cfg!(target_arch = "x86_64") {
-        let twins: Vec<_> = rules.iter().map(|(call, rule)| (call + X32, rule.clone())).collect();
-        rules.extend(twins);
-        rules.extend((512..548).map(|call| (call + X32, Vec::new())));
-    }
 }
 
 /// The program as the kernel reads it, for `bwrap --seccomp`.

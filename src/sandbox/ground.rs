@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, chmodat, flock, openat, renameat, unlinkat};
 
@@ -18,6 +19,7 @@ use super::session::io_error;
 
 const PREFIX: &str = "harness-evo-sandbox-";
 const LOCK: &str = "held";
+const SHELL: &str = "etc/sandbox";
 
 /// What all sessions of a backend share.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ pub(super) struct Ground {
     root: PathBuf,
     _held: File,
     sessions: AtomicU64,
+    first: Mutex<BTreeMap<String, String>>,
 }
 
 impl Ground {
@@ -42,24 +45,38 @@ impl Ground {
             flock(&held, FlockOperation::NonBlockingLockExclusive)?;
             fs::set_permissions(root.path(), Permissions::from_mode(0o711))?;
             lay_etc(&root.path().join("etc"))?;
-            let shell = root.path().join("shell");
+            let shell = root.path().join(SHELL);
             open_folder(&shell)?;
             fs::copy("/bin/bash", shell.join("bash"))?;
             fs::set_permissions(shell.join("bash"), Permissions::from_mode(0o111))?;
             Ok(held)
         };
         let held = lay().map_err(failed)?;
-        Ok(Self { root: root.keep(), _held: held, sessions: AtomicU64::new(0) })
+        Ok(Self { root: root.keep(), _held: held, sessions: AtomicU64::new(0), first: Mutex::default() })
     }
 
-    /// A folder that stands for `/etc`: names and libraries, nothing of this machine's configuration.
+    /// A folder that stands for `/etc`: names and libraries, nothing of this machine's configuration. The folder of the shell is in it,
+    /// because each mount is time that every session pays.
     pub(super) fn etc(&self) -> PathBuf {
         self.root.join("etc")
     }
 
     /// The folder of the shell.
     pub(super) fn shell(&self) -> PathBuf {
-        self.root.join("shell")
+        self.root.join(SHELL)
+    }
+
+    /// The name, in the folder of the shell, of a file with `text` that a shell reads when it starts. Sessions with the same limits share it.
+    pub(super) fn first(&self, text: &str) -> Result<String, SandboxError> {
+        let mut known = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = known.get(text) {
+            return Ok(name.clone());
+        }
+        let name = format!("first-{}", known.len());
+        let path = self.shell().join(&name);
+        write_new(&path, text.as_bytes(), 0o644).map_err(|source| io_error(format!("writing {}", path.display()), source))?;
+        known.insert(text.to_owned(), name.clone());
+        Ok(name)
     }
 
     /// A file of the backend's own.
@@ -74,7 +91,9 @@ impl Ground {
         let path = self.root.join(format!("s{}", self.sessions.fetch_add(1, Ordering::Relaxed)));
         let lay = || -> io::Result<()> {
             open_folder(&path)?;
-            open_folder(&path.join("helpers"))?;
+            if !helpers.is_empty() {
+                open_folder(&path.join("helpers"))?;
+            }
             for (name, text) in helpers {
                 if name.is_empty() || name.contains('/') || matches!(name.as_str(), "." | "..") {
                     return Err(io::Error::other(format!("`{name}` cannot be the name of a helper script")));
@@ -106,15 +125,10 @@ impl SessionFolder {
         &self.path
     }
 
-    /// Puts the next command and its input where the shell looks for them.
-    pub(super) fn put(&self, command: &str, stdin: &str) -> Result<(), SandboxError> {
+    /// Puts the next command and its input, if it has one, where the shell looks for them.
+    pub(super) fn put(&self, command: &str, stdin: Option<&str>) -> Result<(), SandboxError> {
         self.replace("command", command)?;
-        self.replace("stdin", stdin)
-    }
-
-    /// Puts the file that the shell reads when it starts.
-    pub(super) fn put_first(&self, text: &str) -> Result<(), SandboxError> {
-        self.replace("first", text)
+        stdin.map_or(Ok(()), |text| self.replace("stdin", text))
     }
 
     /// A new file each time: a program of an earlier command may still read the old one.

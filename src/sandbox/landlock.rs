@@ -42,6 +42,7 @@ use super::ground::{Ground, SessionFolder};
 use super::launch::close_all_but;
 use super::live::{Files, Jail, LiveSession, Started, shell_status};
 use super::session::io_error;
+use super::shell::first_file;
 use super::workspace::{self, Owner};
 use super::{Policy, Sandbox, SandboxError, Session, filter, limits, processes};
 use crate::base::Snapshot;
@@ -148,7 +149,7 @@ impl Sandbox for Landlock {
             shell: self.ground.shell(),
             filters: Arc::clone(&self.filters),
             user,
-            _ground: Arc::clone(&self.ground),
+            ground: Arc::clone(&self.ground),
         };
         Ok(Box::new(LiveSession::start(Box::new(jail), policy, files).await?))
     }
@@ -216,7 +217,7 @@ struct Rules {
     policy: Policy,
     shell: PathBuf,
     filters: Arc<Vec<BpfProgram>>,
-    _ground: Arc<Ground>,
+    ground: Arc<Ground>,
 }
 
 impl Rules {
@@ -238,6 +239,18 @@ impl Rules {
     }
 }
 
+impl Rules {
+    fn limits(&self) -> String {
+        let own = u64::from(self.policy.processes);
+        // Without a user of its own the limit counts all that this user runs, other sessions too: room for them is left.
+        let most = match self.user {
+            Some(_) => own,
+            None => (processes::threads_of_user(rustix::process::getuid().as_raw()) + 8 * own).next_multiple_of(64),
+        };
+        limits::command(&self.policy, most)
+    }
+}
+
 impl Jail for Rules {
     fn backend(&self) -> &'static str {
         NAME
@@ -250,7 +263,8 @@ impl Jail for Rules {
         let ruleset = self.ruleset().map_err(|error| SandboxError::Unavailable { backend: NAME, reason: error.to_string() })?;
         let mut command = Command::new(self.shell.join("bash"));
         let helpers = self.folder.path().join("helpers");
-        command.args(["--noediting", "--rcfile"]).arg(self.folder.path().join("first")).args(["-i", "+m"]);
+        let first = self.ground.first(&first_file(&self.limits()))?;
+        command.args(["--noediting", "--rcfile"]).arg(self.shell.join(first)).args(["-i", "+m"]);
         command.current_dir(&self.workspace).env_clear();
         command.envs(environment(&helpers.to_string_lossy(), &self.home, &self.scratch.to_string_lossy()));
         command.arg0("bash").process_group(0);
@@ -260,16 +274,6 @@ impl Jail for Rules {
         close_all_but(&mut command, None);
         confine(&mut command, ruleset, Arc::clone(&self.filters));
         Ok(command)
-    }
-
-    fn limits(&self) -> String {
-        let own = u64::from(self.policy.processes);
-        // Without a user of its own the limit counts all that this user runs, other sessions too: room for them is left.
-        let most = match self.user {
-            Some(_) => own,
-            None => processes::threads_of_user(rustix::process::getuid().as_raw()) + 8 * own,
-        };
-        limits::command(&self.policy, most)
     }
 
     fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError> {

@@ -9,7 +9,7 @@ use super::cage::{Breach, Cage, Guard, mib};
 use super::capture::Capture;
 use super::ground::SessionFolder;
 use super::launch::launch;
-use super::shell::{Finish, Shell, exit_status, first_file};
+use super::shell::{Finish, Shell, exit_status};
 use super::workspace::{self, Bounds, Owner};
 use super::{CommandEnd, CommandOutput, Policy, SandboxError, Session};
 use crate::base::Snapshot;
@@ -19,11 +19,8 @@ pub(super) trait Jail: Send + Sync {
     /// The backend's name.
     fn backend(&self) -> &'static str;
 
-    /// The program that becomes the shell, confined.
+    /// The program that becomes the shell, confined; it reads [`super::shell::first_file`] when it starts.
     fn command(&self) -> Result<Command, SandboxError>;
-
-    /// The command by which the shell bounds itself.
-    fn limits(&self) -> String;
 
     /// Takes charge of it once its shell is there.
     fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError>;
@@ -118,7 +115,6 @@ impl LiveSession {
     }
 
     async fn begin(&self, files: Option<&Snapshot>) -> Result<Life, SandboxError> {
-        self.jail.folder().0.put_first(&first_file(&self.jail.limits()))?;
         let command = self.jail.command()?;
         let reader = match self.jail.owner() {
             Owner::Caller => None,
@@ -212,13 +208,14 @@ impl Session for LiveSession {
             None => {}
         }
         let (folder, seen_as) = self.jail.folder();
+        let stdin = Some(stdin).filter(|text| !text.is_empty());
         folder.put(command, stdin)?;
         let Some(life) = self.life.as_mut() else {
             return Err(SandboxError::Ended("its shell could not be started again".to_owned()));
         };
         let mut output = Capture::new(self.policy.output_bytes);
         life.busy = true;
-        let finish = life.shell.run(seen_as, timeout, life.cage.as_ref(), &mut output).await?;
+        let finish = life.shell.run(seen_as, stdin.is_some(), timeout, life.cage.as_ref(), &mut output).await?;
         life.busy = false;
         let end = self.after(finish, &mut output).await?;
         let (mut text, omitted_bytes) = output.finish();
@@ -233,12 +230,20 @@ impl Session for LiveSession {
     }
 
     async fn finish(self: Box<Self>) -> Result<Snapshot, SandboxError> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
         // The whole session moves into the work, which completes also when nobody waits for it any more.
-        let work = move || {
-            let life = self.life.as_ref().ok_or_else(|| SandboxError::Ended("its shell could not be started again".to_owned()))?;
-            life.cage.kill();
-            workspace::read(life.cage.workspace().as_fd(), self.bounds())
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|error| SandboxError::Ended(format!("reading its workspace stopped: {error}")))?
+        tokio::task::spawn_blocking(move || {
+            let files = match &self.life {
+                Some(life) => {
+                    life.cage.kill();
+                    workspace::read(life.cage.workspace().as_fd(), self.bounds())
+                }
+                None => Err(SandboxError::Ended("its shell could not be started again".to_owned())),
+            };
+            // Whether somebody still waits is of no matter; nobody needs to wait until the empty cage is taken down.
+            let _ = reply.send(files);
+            drop(self);
+        });
+        answer.await.map_err(|_| SandboxError::Ended("reading its workspace stopped".to_owned()))?
     }
 }

@@ -16,6 +16,11 @@ pub(super) fn children(pid: i32) -> Vec<i32> {
     found
 }
 
+/// The first child of a process with a single thread, if it has one.
+pub(super) fn only_child(pid: i32) -> Option<i32> {
+    fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()
+}
+
 /// `roots` and everything below them. Bounded, because a fork bomb may grow while it is walked.
 pub(super) fn with_descendants(roots: Vec<i32>) -> Vec<i32> {
     const MOST: usize = 1 << 16;

@@ -83,10 +83,11 @@ impl Shell {
         Err(SandboxError::Unavailable { backend, reason: format!("{reason}. Run `harness-evo doctor` to see what is missing") })
     }
 
-    /// Runs the command that lies in `folder`, as the shell sees it.
+    /// Runs the command that lies in `folder`, as the shell sees it, with the input that lies beside it, if it has one.
     pub(super) async fn run(
         &mut self,
         folder: &str,
+        has_stdin: bool,
         limit: Duration,
         cage: &dyn Cage,
         output: &mut Capture,
@@ -95,9 +96,9 @@ impl Shell {
         // The shell's other children are jobs of earlier commands: they outlive a timeout.
         let others = processes::children(cage.shell());
         let quoted = folder.replace('\'', "'\\''");
-        let told = self.tell(&format!(". '{quoted}/command' <'{quoted}/stdin' >&201 2>&1 200>&- 201>&-\n")).await.is_ok()
-            && self.ask().await.is_ok();
-        if !told {
+        let stdin = if has_stdin { format!("'{quoted}/stdin'") } else { "/dev/null".to_owned() };
+        let run = format!(". '{quoted}/command' <{stdin} >&201 2>&1 200>&- 201>&-\n{}", self.question());
+        if self.tell(&run).await.is_err() {
             return Ok(Finish::Ended);
         }
         let deadline = Instant::now() + limit;
@@ -112,9 +113,12 @@ impl Shell {
     }
 
     /// Asks for the status of the last command. Tracing, if a command switched it on, does not show it.
+    fn question(&self) -> String {
+        format!("{{ builtin printf '%d %d\\n' {} \"$?\" >&200; }} 2>/dev/null\n", self.serial)
+    }
+
     async fn ask(&mut self) -> std::io::Result<()> {
-        let serial = self.serial;
-        self.tell(&format!("{{ builtin printf '%d %d\\n' {serial} \"$?\" >&200; }} 2>/dev/null\n")).await
+        self.tell(&self.question()).await
     }
 
     /// Takes output until the status comes, or `deadline`.

@@ -89,6 +89,12 @@ const ATTACKS: &[Attack] = &[
     ("signal to everything", Control::None, BOTH, "kill -TERM -1; kill -TERM {VICTIM} && echo BREACH"),
     ("tracing", Control::MustBreach, BOTH, "python3 -c 'import ctypes\nif ctypes.CDLL(None).ptrace(0,0,0,0)==0: print(\"BREACH\")'"),
     (
+        "calls under the numbers of x32",
+        if cfg!(target_arch = "x86_64") { Control::MustBreach } else { Control::None },
+        BOTH,
+        "[ $(uname -m) != x86_64 ] || python3 -c 'import ctypes\nc=ctypes.CDLL(None, use_errno=True); c.syscall(0x40000000+39)\nif ctypes.get_errno()!=1: print(\"BREACH\")'",
+    ),
+    (
         "memory of the shell",
         Control::MustBreach,
         BOTH,
