@@ -11,13 +11,12 @@ use super::models::OpenedModel;
 use crate::config::Experiment;
 use crate::evaluation::{Attempts, EvaluationError, Evaluator, ModelPlayer};
 use crate::evolution::{
-    Comparison, ComparisonRow, DriveEnd, DriveError, FinaleError, ModelRewriter, Rewriter, Role, RunEvent, Search, SearchSpace,
-    StopSignals, compare, drive,
+    Comparison, DriveEnd, DriveError, FinaleError, ModelRewriter, Rewriter, RunEvent, Search, SearchSpace, StopSignals, compare, drive,
 };
 use crate::report::Reporter;
 use crate::sandbox::Sandbox;
-use crate::store::{ReportRole, ReportRow, RunStore};
-use crate::task::{Split, SplitTasks};
+use crate::store::RunStore;
+use crate::task::SplitTasks;
 
 /// Everything a run needs beside its folder.
 pub(super) struct Session {
@@ -107,7 +106,7 @@ impl Session {
                     job_type: attempt.job_type,
                     split: attempt.split,
                     task: attempt.task,
-                    result: attempt.result,
+                    result: attempt.result.into(),
                 };
                 if events.send(event).is_err() {
                     break;
@@ -172,31 +171,8 @@ fn settle(comparison: Comparison, search: Search, store: &RunStore, folder: &Pat
         Some(FinaleError::Evaluation(error)) => return Err(drive_failure(&DriveError::Evaluation(error), folder)),
         Some(FinaleError::Budget(_)) | None => {}
     }
-    let rows: Vec<ReportRow> = comparison.rows.iter().filter_map(report_row).collect();
-    store.write_report(&rows).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
+    store.write_report(&comparison.rows).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
     Ok(SessionEnd::Complete(Box::new(search), comparison))
-}
-
-fn report_row(row: &ComparisonRow) -> Option<ReportRow> {
-    let role = match row.role {
-        Role::Seed => ReportRole::Seed,
-        Role::Elite => ReportRole::Elite,
-        Role::Baseline => ReportRole::Baseline,
-        Role::OtherElite => return None,
-    };
-    Some(ReportRow {
-        job_type: row.job_type.clone(),
-        split: Split::Validate,
-        role,
-        harness: row.harness,
-        rate: row.rate.mean,
-        low: row.rate.low,
-        high: row.rate.high,
-        episodes: row.episodes,
-        mean_steps: row.mean_steps,
-        mean_tokens: row.mean_tokens,
-        mean_micro_usd: row.mean_micro_usd,
-    })
 }
 
 fn drive_failure(error: &DriveError, folder: &Path) -> Failure {

@@ -5,15 +5,18 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::comparison_table;
 use super::failure::Failure;
-use super::figures::{amount, amount_json, percent, range, table, time, usd};
+use super::figures::{amount, amount_json, time};
 use super::output::Output;
 use super::run_folder::{self, OpenedRun};
-use crate::store::{ReportRow, Status};
+use crate::evolution::ComparisonRow;
+use crate::store::Status;
 
 const KEYS: &str = "JSON keys: folder, name, seed, model {name, fingerprint}, simulated, created_at, running, process, steps, refused, \
 harnesses, niches, elites, scored, faults {boundary: count}, spent and limit {episodes, tokens, usd; null is no limit}, last_step_at, \
-report [{job_type, split, role, harness, rate, low, high, episodes, mean_steps, mean_tokens, mean_usd}] (empty before the run's end).";
+report [{job_type, split, role (seed, baseline, elite, other_elite), label, harness, rate, low, high, episodes, best_of, \
+gain {mean, low, high; paired difference to the seed} or null, mean_steps, mean_tokens, mean_usd}] (empty before the run's end).";
 
 /// Show where a run stands: spent, elites, faults, the final table once there is one. Works while the run goes on.
 #[derive(Debug, Args)]
@@ -35,7 +38,7 @@ pub(super) fn status(args: &StatusArgs, output: &Output) -> Result<(), Failure> 
     if args.json { output.json(&as_json(&run, &status, &report)) } else { output.data(&as_text(&run, &status, &report)) }
 }
 
-fn as_json(run: &OpenedRun<'_>, status: &Status, report: &[ReportRow]) -> Value {
+fn as_json(run: &OpenedRun<'_>, status: &Status, report: &[ComparisonRow]) -> Value {
     let experiment = run.experiment();
     let writer = run_folder::writer(run.folder);
     let faults: Map<String, Value> =
@@ -63,15 +66,16 @@ fn as_json(run: &OpenedRun<'_>, status: &Status, report: &[ReportRow]) -> Value 
     })
 }
 
-fn report_json(row: &ReportRow) -> Value {
+fn report_json(row: &ComparisonRow) -> Value {
     json!({
-        "job_type": row.job_type, "split": row.split, "role": row.role, "harness": row.harness,
-        "rate": row.rate, "low": row.low, "high": row.high, "episodes": row.episodes,
+        "job_type": row.job_type, "split": row.split, "role": row.role, "label": row.label, "harness": row.harness,
+        "rate": row.rate.mean, "low": row.rate.low, "high": row.rate.high, "episodes": row.episodes, "best_of": row.best_of,
+        "gain": row.gain,
         "mean_steps": row.mean_steps, "mean_tokens": row.mean_tokens, "mean_usd": row.mean_micro_usd / 1e6,
     })
 }
 
-fn as_text(run: &OpenedRun<'_>, status: &Status, report: &[ReportRow]) -> String {
+fn as_text(run: &OpenedRun<'_>, status: &Status, report: &[ComparisonRow]) -> String {
     let experiment = run.experiment();
     let mut text = run.banner().to_owned();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<10} {value}\n"));
@@ -99,26 +103,8 @@ fn as_text(run: &OpenedRun<'_>, status: &Status, report: &[ReportRow]) -> String
     }
     if !report.is_empty() {
         text.push('\n');
-        text.push_str(&report_table(report));
+        text.push_str(comparison_table::tables(report).trim_end());
+        text.push('\n');
     }
     text
-}
-
-fn report_table(report: &[ReportRow]) -> String {
-    let header = ["job type", "split", "", "harness", "solved", "95 % interval", "n", "steps", "tokens", "usd"];
-    let rows = report.iter().map(|row| {
-        vec![
-            row.job_type.to_string(),
-            row.split.as_str().to_owned(),
-            row.role.as_str().to_owned(),
-            row.harness.short(),
-            percent(row.rate),
-            range(row.low, row.high),
-            row.episodes.to_string(),
-            format!("{:.1}", row.mean_steps),
-            format!("{:.0}", row.mean_tokens),
-            usd(row.mean_micro_usd),
-        ]
-    });
-    table(&header, 4, rows)
 }

@@ -8,6 +8,25 @@ use crate::harness::HarnessId;
 use crate::task::{JobType, Split, TaskId};
 use crate::trajectory::Fault;
 
+/// How an attempt at an episode ended. In the event it is a key of its own: `"score": 0.5` or `"fault": {...}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptEnd {
+    /// With this score.
+    Score(f64),
+    /// With a fault, which is no score.
+    Fault(Fault),
+}
+
+impl From<Result<f64, Fault>> for AttemptEnd {
+    fn from(result: Result<f64, Fault>) -> Self {
+        match result {
+            Ok(score) => Self::Score(score),
+            Err(fault) => Self::Fault(fault),
+        }
+    }
+}
+
 /// Something that happened in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -35,8 +54,9 @@ pub enum RunEvent {
         split: Split,
         /// The task.
         task: TaskId,
-        /// The score, or the fault.
-        result: Result<f64, Fault>,
+        /// How it ended.
+        #[serde(flatten)]
+        result: AttemptEnd,
     },
     /// A step was committed.
     StepCommitted {

@@ -40,7 +40,7 @@ pub struct FinaleSettings {
 /// What a row of the comparison stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum ComparisonRole {
     /// The seed that did best on the job type's search split.
     Seed,
     /// The job type's own elite.
@@ -51,7 +51,7 @@ pub enum Role {
     Baseline,
 }
 
-impl Role {
+impl ComparisonRole {
     /// The name, as in SQL.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -69,8 +69,10 @@ impl Role {
 pub struct ComparisonRow {
     /// The kind of work.
     pub job_type: JobType,
+    /// The split the figures are from.
+    pub split: Split,
     /// What the row stands for.
-    pub role: Role,
+    pub role: ComparisonRole,
     /// For an elite, the job type that crowned it; for a seed and the baseline, the template.
     pub label: String,
     /// The harness.
@@ -135,7 +137,7 @@ struct Finale<'a> {
 /// One run of a harness: its scores, and what to call it.
 struct Run<'a> {
     job_type: &'a JobType,
-    role: Role,
+    role: ComparisonRole,
     label: &'a str,
     harness: HarnessId,
     best_of: u32,
@@ -149,10 +151,10 @@ impl Finale<'_> {
             let Some((label, seed)) = self.search.best_seed(job_type) else { continue };
             let (label, seed) = (label.to_owned(), Arc::clone(seed));
             let reference = self.run(&seed, job_type, 0).await?;
-            self.row(&Run { job_type, role: Role::Seed, label: &label, harness: seed.id(), best_of: 1 }, &reference, None);
+            self.row(&Run { job_type, role: ComparisonRole::Seed, label: &label, harness: seed.id(), best_of: 1 }, &reference, None);
             for (crowned, elite) in &elites {
                 let scores = self.run(elite, job_type, 0).await?;
-                let role = if crowned == job_type { Role::Elite } else { Role::OtherElite };
+                let role = if crowned == job_type { ComparisonRole::Elite } else { ComparisonRole::OtherElite };
                 self.row(&Run { job_type, role, label: crowned.as_str(), harness: elite.id(), best_of: 1 }, &scores, Some(&reference));
             }
         }
@@ -186,7 +188,7 @@ impl Finale<'_> {
             }
         }
         if let Some((_, scores)) = best {
-            self.row(&Run { job_type, role: Role::Baseline, label: &label, harness: seed.id(), best_of: runs }, &scores, None);
+            self.row(&Run { job_type, role: ComparisonRole::Baseline, label: &label, harness: seed.id(), best_of: runs }, &scores, None);
         }
         Ok(())
     }
@@ -224,6 +226,7 @@ impl Finale<'_> {
         let micro_usd = scores.iter().map(|score| score.micro_usd as f64).sum::<f64>() / f64::from(episodes);
         self.rows.push(ComparisonRow {
             job_type: run.job_type.clone(),
+            split: Split::Validate,
             role: run.role,
             label: run.label.to_owned(),
             harness: run.harness,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::base::Amount;
-use crate::evolution::{Effect, RunEvent};
+use crate::evolution::{AttemptEnd, Effect, RunEvent};
 use crate::task::JobType;
 
 /// Running counts of a run.
@@ -44,11 +44,11 @@ impl Tally {
                     ..Self::default()
                 };
             }
-            RunEvent::EpisodeDone { result: Ok(_), .. } => {
+            RunEvent::EpisodeDone { result: AttemptEnd::Score(_), .. } => {
                 self.episodes += 1;
                 self.played += 1;
             }
-            RunEvent::EpisodeDone { result: Err(_), .. } => self.faults += 1,
+            RunEvent::EpisodeDone { result: AttemptEnd::Fault(_), .. } => self.faults += 1,
             RunEvent::StepCommitted { step, refused, effects, spent, .. } => {
                 self.steps = step + 1;
                 self.refused += u64::from(refused.is_some());
@@ -187,7 +187,7 @@ pub(super) mod tests {
 
     fn episode(result: Result<f64, Fault>) -> RunEvent {
         let task = TaskId::from_hash(&blake3::hash(b"t"));
-        RunEvent::EpisodeDone { harness: harness(), job_type: job("shell"), split: Split::Search, task, result }
+        RunEvent::EpisodeDone { harness: harness(), job_type: job("shell"), split: Split::Search, task, result: result.into() }
     }
 
     fn committed(step: u64, spent: u64, effects: Vec<Effect>) -> RunEvent {

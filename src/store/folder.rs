@@ -11,10 +11,11 @@ use rusqlite::{Connection, OpenFlags, params};
 
 use super::blobs::Blobs;
 use super::codec::{json_text, sql_exact};
-use super::tables::ReportRow;
+use super::tables::insert_report;
 use super::writer::Writer;
 use super::{BLOBS_FOLDER, DATABASE_FILE, LOCK_FILE, RunReader, StepJournal, StoreError, StoredEpisodes, schema};
 use crate::base::{Clock, Timestamp};
+use crate::evolution::ComparisonRow;
 use crate::model::ModelId;
 use crate::task::Task;
 
@@ -130,10 +131,11 @@ impl RunStore {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write_report(&self, rows: &[ReportRow]) -> Result<(), StoreError> {
+    pub fn write_report(&self, rows: &[ComparisonRow]) -> Result<(), StoreError> {
         self.shared.writer.write(|connection| {
             let sql = StoreError::sql("writing the report");
-            let written = connection.execute("DELETE FROM report", []).and_then(|_| rows.iter().try_for_each(|row| row.insert(connection)));
+            let written =
+                connection.execute("DELETE FROM report", []).and_then(|_| rows.iter().try_for_each(|row| insert_report(connection, row)));
             written.map_err(sql)
         })
     }

@@ -31,7 +31,7 @@ pub use memo::StoredEpisodes;
 pub use null::{NullEpisodeLog, NullJournal};
 pub use reader::{RunReader, Steps};
 pub use schema::SchemaVersion;
-pub use tables::{EliteRow, LeaderRow, ReportRole, ReportRow, Status, StoredHarness};
+pub use tables::{EliteRow, LeaderRow, Status, StoredHarness};
 
 /// Name of the database in a run folder.
 pub const DATABASE_FILE: &str = "run.db";

@@ -6,6 +6,8 @@ use super::codec::from_sql;
 use super::lookup::named;
 use super::{RunReader, StoreError};
 use crate::base::{Amount, Timestamp};
+use crate::evaluation::Interval;
+use crate::evolution::ComparisonRow;
 use crate::harness::{Genome, HarnessId};
 use crate::task::{JobType, Split};
 use crate::trajectory::Boundary;
@@ -79,57 +81,6 @@ pub struct LeaderRow {
     pub mean_micro_usd: f64,
 }
 
-/// What a row of the report is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReportRole {
-    /// The best seed harness.
-    Seed,
-    /// The elite.
-    Elite,
-    /// The seed harness with the elite's budget, best of k.
-    Baseline,
-}
-
-impl ReportRole {
-    /// The name, as in SQL.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Seed => "seed",
-            Self::Elite => "elite",
-            Self::Baseline => "baseline",
-        }
-    }
-}
-
-/// A row of the final table.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReportRow {
-    /// The kind of work.
-    pub job_type: JobType,
-    /// The split the figures are from.
-    pub split: Split,
-    /// What the row is about.
-    pub role: ReportRole,
-    /// The harness.
-    pub harness: HarnessId,
-    /// Solved share.
-    pub rate: f64,
-    /// Lower end of its interval.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-    /// Over how many episodes.
-    pub episodes: u32,
-    /// Mean model replies.
-    pub mean_steps: f64,
-    /// Mean tokens.
-    pub mean_tokens: f64,
-    /// Mean price in millionths of a US dollar.
-    pub mean_micro_usd: f64,
-}
-
 /// Where a run stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
@@ -153,25 +104,32 @@ pub struct Status {
     pub last_step_at: Option<Timestamp>,
 }
 
-impl ReportRow {
-    pub(super) fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection
-            .prepare_cached("INSERT INTO report VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
-            .execute(params![
-                self.job_type.as_str(),
-                self.split.as_str(),
-                self.role.as_str(),
-                self.harness.to_string(),
-                self.rate,
-                self.low,
-                self.high,
-                self.episodes,
-                self.mean_steps,
-                self.mean_tokens,
-                self.mean_micro_usd,
-            ])
-            .map(drop)
-    }
+pub(super) fn insert_report(connection: &Connection, row: &ComparisonRow) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT INTO report VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)")?
+        .execute(params![
+            row.job_type.as_str(),
+            row.split.as_str(),
+            row.role.as_str(),
+            row.label,
+            row.harness.to_string(),
+            row.rate.mean,
+            row.rate.low,
+            row.rate.high,
+            row.episodes,
+            row.best_of,
+            row.gain.map(|gain| gain.mean),
+            row.gain.map(|gain| gain.low),
+            row.gain.map(|gain| gain.high),
+            row.mean_steps,
+            row.mean_tokens,
+            row.mean_micro_usd,
+        ])
+        .map(drop)
+}
+
+fn interval(row: &Row<'_>, first: usize) -> rusqlite::Result<Interval> {
+    Ok(Interval { mean: row.get(first)?, low: row.get(first + 1)?, high: row.get(first + 2)? })
 }
 
 impl RunReader {
@@ -227,21 +185,24 @@ impl RunReader {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub fn report(&self) -> Result<Vec<ReportRow>, StoreError> {
-        let sql = "SELECT * FROM report ORDER BY job_type, split, CASE role WHEN 'seed' THEN 0 WHEN 'baseline' THEN 1 ELSE 2 END";
+    pub fn report(&self) -> Result<Vec<ComparisonRow>, StoreError> {
+        let sql = "SELECT * FROM report ORDER BY job_type, split,
+                   CASE role WHEN 'seed' THEN 0 WHEN 'baseline' THEN 1 WHEN 'elite' THEN 2 ELSE 3 END, label";
         self.rows("reading the report", sql, (), |row| {
-            Ok(ReportRow {
+            let gain: Option<f64> = row.get(10)?;
+            Ok(ComparisonRow {
                 job_type: parsed(row, 0)?,
                 split: name(row, 1)?,
                 role: name(row, 2)?,
-                harness: parsed(row, 3)?,
-                rate: row.get(4)?,
-                low: row.get(5)?,
-                high: row.get(6)?,
-                episodes: row.get(7)?,
-                mean_steps: row.get(8)?,
-                mean_tokens: row.get(9)?,
-                mean_micro_usd: row.get(10)?,
+                label: row.get(3)?,
+                harness: parsed(row, 4)?,
+                rate: interval(row, 5)?,
+                episodes: row.get(8)?,
+                best_of: row.get(9)?,
+                gain: gain.map(|_| interval(row, 10)).transpose()?,
+                mean_steps: row.get(13)?,
+                mean_tokens: row.get(14)?,
+                mean_micro_usd: row.get(15)?,
             })
         })
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::archive::Niche;
 use crate::base::{Amount, FixedClock, Timestamp};
-use crate::evaluation::{EpisodeKey, EpisodeLog as _, EpisodeScore};
-use crate::evolution::{Effect, Evaluation, Journal as _, Refusal, StepPlan, StepRecord, StepResult};
+use crate::evaluation::{EpisodeKey, EpisodeLog as _, EpisodeScore, Interval};
+use crate::evolution::{ComparisonRole, ComparisonRow, Effect, Evaluation, Journal as _, Refusal, StepPlan, StepRecord, StepResult};
 use crate::harness::{Genome, Harness, HarnessId, diff};
 use crate::lineage::{Birth, Hypothesis, JudgedHypothesis, OperatorName};
 use crate::model::ModelId;
-use crate::store::{ReportRole, ReportRow, RunMeta, RunStore};
+use crate::store::{RunMeta, RunStore};
 use crate::task::{
     Act, ActCall, ActRole, Check, CheckItem, JobType, Probe, SkillName, Split, Stake, Task, TaskBody, TaskId, TaskLimits, Verdict,
 };
@@ -222,16 +222,18 @@ pub(super) async fn play(store: &RunStore, harness: HarnessId, task: &Task, seed
     store.episode_log().record(&key, task.split(), 0, &trajectory, TIMING, episode_score.as_ref()).await.unwrap();
 }
 
-pub(super) fn report_row(role: ReportRole, harness: HarnessId, rate: f64) -> ReportRow {
-    ReportRow {
+pub(super) fn report_row(role: ComparisonRole, harness: HarnessId, rate: f64) -> ComparisonRow {
+    let label = if role == ComparisonRole::Elite { "shell" } else { "minimal" };
+    ComparisonRow {
         job_type: shell(),
         split: Split::Validate,
         role,
         harness,
-        rate,
-        low: rate / 2.0,
-        high: 1.0,
+        label: label.to_owned(),
+        rate: Interval { mean: rate, low: rate / 2.0, high: 1.0 },
         episodes: 8,
+        best_of: if role == ComparisonRole::Baseline { 5 } else { 1 },
+        gain: (role == ComparisonRole::Elite).then_some(Interval { mean: 0.25, low: -0.125, high: 0.5 }),
         mean_steps: 2.5,
         mean_tokens: 330.0,
         mean_micro_usd: 5.0,
@@ -255,9 +257,9 @@ pub(super) async fn fill(store: &RunStore) {
     }
     store
         .write_report(&[
-            report_row(ReportRole::Elite, id(3), 0.75),
-            report_row(ReportRole::Seed, id(0), 0.5),
-            report_row(ReportRole::Baseline, id(0), 0.625),
+            report_row(ComparisonRole::Elite, id(3), 0.75),
+            report_row(ComparisonRole::Seed, id(0), 0.5),
+            report_row(ComparisonRole::Baseline, id(0), 0.625),
         ])
         .unwrap();
 }

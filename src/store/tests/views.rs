@@ -1,6 +1,7 @@
 use super::sample::{CREATED, filled, id, report_row};
 use crate::base::Amount;
-use crate::store::{ReportRole, RunReader};
+use crate::evolution::ComparisonRole;
+use crate::store::RunReader;
 use crate::trajectory::Boundary;
 
 fn lines(reader: &RunReader, sql: &str) -> Vec<String> {
@@ -89,10 +90,12 @@ async fn status_and_report_give_the_figures() {
     assert_eq!(status.spent, Amount { episodes: 8, tokens: 8000, micro_usd: 80 });
     assert_eq!(status.last_step_at, Some(CREATED));
     let expected = [
-        report_row(ReportRole::Seed, id(0), 0.5),
-        report_row(ReportRole::Baseline, id(0), 0.625),
-        report_row(ReportRole::Elite, id(3), 0.75),
+        report_row(ComparisonRole::Seed, id(0), 0.5),
+        report_row(ComparisonRole::Baseline, id(0), 0.625),
+        report_row(ComparisonRole::Elite, id(3), 0.75),
+        report_row(ComparisonRole::OtherElite, id(2), 0.25),
     ];
+    store.write_report(&[3, 2, 0, 1].map(|row: usize| expected[row].clone())).unwrap();
     assert_eq!(reader.report().unwrap(), expected);
     store.write_report(&expected[..1]).unwrap();
     assert_eq!(reader.report().unwrap(), expected[..1]);

@@ -161,16 +161,21 @@ CREATE INDEX episode_key ON episode (harness_id, task_id, seed, model_id);
 CREATE TABLE report (
     job_type       TEXT    NOT NULL,
     split          TEXT    NOT NULL CHECK (split IN ('search', 'validate', 'sealed')),
-    role           TEXT    NOT NULL CHECK (role IN ('seed', 'elite', 'baseline')),
+    role           TEXT    NOT NULL CHECK (role IN ('seed', 'elite', 'other_elite', 'baseline')),
+    label          TEXT    NOT NULL, -- the job type that crowned an elite; the template of a seed and a baseline
     harness_id     TEXT    NOT NULL,
     rate           REAL    NOT NULL,
     low            REAL    NOT NULL,
     high           REAL    NOT NULL,
     episodes       INTEGER NOT NULL,
+    best_of        INTEGER NOT NULL, -- runs the row is the best of
+    gain           REAL,             -- paired difference to the seed
+    gain_low       REAL,
+    gain_high      REAL,
     mean_steps     REAL    NOT NULL,
     mean_tokens    REAL    NOT NULL,
     mean_micro_usd REAL    NOT NULL,
-    PRIMARY KEY (job_type, split, role)
+    PRIMARY KEY (job_type, split, role, label)
 ) STRICT, WITHOUT ROWID;
 
 -- Holders of a niche that were confirmed on the validate split, with their last confirmation.
