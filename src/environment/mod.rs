@@ -13,7 +13,7 @@ pub use act::perform;
 pub use observation::{Gap, cut, elided, observe};
 pub use schemas::tool_schemas;
 pub use terminal::{EnvironmentError, Terminal, ToolResult};
-pub use verdict::check;
+pub use verdict::{check, forfeit};
 
 #[cfg(test)]
 pub(crate) mod strict;

@@ -82,11 +82,21 @@ impl Terminal {
         &self.notes
     }
 
-    /// Plays one tool call within `remaining`, what is left of the episode's time. Bad arguments are a failed result, not an error.
+    /// Plays one tool call within `remaining`, what is left of the episode's time. Bad arguments are a failed result, not an error, and
+    /// so is a shell that cannot be started again over the files that the agent left.
     ///
     /// # Errors
     /// When the sandbox is gone.
     pub async fn call(&mut self, tool: ToolName, arguments: &Value, remaining: Duration) -> Result<ToolResult, EnvironmentError> {
+        match self.act(tool, arguments, remaining).await {
+            Err(EnvironmentError::Sandbox(error @ SandboxError::Overfull { .. })) => {
+                Ok(ToolResult::refused(format_args!("the shell ended and cannot be started again: {error}")))
+            }
+            result => result,
+        }
+    }
+
+    async fn act(&mut self, tool: ToolName, arguments: &Value, remaining: Duration) -> Result<ToolResult, EnvironmentError> {
         let Some(own) = self.timeouts.get(&tool).copied() else {
             return Ok(ToolResult::refused(format_args!("the tool `{}` is not offered", tool.as_str())));
         };

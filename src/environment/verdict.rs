@@ -32,6 +32,14 @@ pub async fn check(task: &Task, workspace: &Snapshot, sandbox: &dyn Sandbox) -> 
     Ok(score(findings))
 }
 
+/// The verdict where the agent left a workspace that cannot be read, for `reason`: no item holds. It is a score, so that no agent can keep
+/// an episode from counting.
+#[must_use]
+pub fn forfeit(task: &Task, reason: &str) -> Verdict {
+    let item = |name: &String| ItemResult { name: name.clone(), passed: false, evidence: reason.to_owned() };
+    Verdict { score: 0.0, items: task.body().check.items.iter().map(|check| item(&check.name)).collect() }
+}
+
 /// Passed credit items over credit items; 0 when a guard failed.
 fn score(findings: Vec<(Stake, ItemResult)>) -> Verdict {
     let guarded = findings.iter().all(|(stake, item)| *stake != Stake::Guard || item.passed);

@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::prompt::system_prompt;
 use super::stop::{EpisodeClock, Stop};
 use super::turn::{Tally, Turn};
-use crate::environment::{Terminal, check, tool_schemas};
+use crate::environment::{EnvironmentError, Terminal, check, forfeit, tool_schemas};
 use crate::harness::{Harness, PromptContext};
 use crate::model::{LanguageModel, micro_usd};
-use crate::sandbox::{Policy, Sandbox};
+use crate::sandbox::{Policy, Sandbox, SandboxError};
 use crate::task::Task;
 use crate::trajectory::{Boundary, Ending, Fault, Message, Outcome, Timing, Trajectory, Usage};
 
@@ -107,7 +107,13 @@ async fn play_stages(episode: &Episode<'_>, remains: &mut Remains) -> Result<Out
     let began = Instant::now();
     let workspace = terminal.finish().await;
     remains.sandbox += began.elapsed();
-    let workspace = workspace.map_err(|error| Fault { boundary: Boundary::Sandbox, message: error.to_string() })?;
+    let workspace = match workspace {
+        Ok(workspace) => workspace,
+        Err(EnvironmentError::Sandbox(error @ SandboxError::Overfull { .. })) => {
+            return Ok(Outcome::Scored { verdict: forfeit(episode.task, &error.to_string()), ending });
+        }
+        Err(error) => return Err(Fault { boundary: Boundary::Sandbox, message: error.to_string() }),
+    };
     let began = Instant::now();
     let verdict = check(episode.task, &workspace, episode.sandbox).await;
     remains.check += began.elapsed();

@@ -139,15 +139,30 @@ impl LiveSession {
             return Err(SandboxError::Ended("its shell could not be started again".to_owned()));
         };
         old.cage.kill();
-        let new = self.begin(None).await?;
-        if self.jail.files() == Files::Carried {
-            let bounds = self.bounds();
-            for (from, to) in [(old.cage.workspace(), new.cage.workspace()), (old.cage.scratch(), new.cage.scratch())] {
-                workspace::write(to, &workspace::read(from, bounds)?, self.jail.owner())?;
+        match self.next_life(&old).await {
+            Ok(new) => {
+                self.life = Some(new);
+                Ok(())
+            }
+            Err(error) => {
+                // What is left of the old one can still be read.
+                self.life = Some(old);
+                Err(error)
             }
         }
-        self.life = Some(new);
-        Ok(())
+    }
+
+    async fn next_life(&self, old: &Life) -> Result<Life, SandboxError> {
+        let bounds = self.bounds();
+        let carried = match self.jail.files() {
+            Files::Stay => Vec::new(),
+            Files::Carried => vec![workspace::read(old.cage.workspace(), bounds)?, workspace::read(old.cage.scratch(), bounds)?],
+        };
+        let new = self.begin(None).await?;
+        for (files, to) in carried.iter().zip([new.cage.workspace(), new.cage.scratch()]) {
+            workspace::write(to, files, self.jail.owner())?;
+        }
+        Ok(new)
     }
 
     fn bounds(&self) -> Bounds {

@@ -6,7 +6,7 @@ use crate::base::Snapshot;
 
 use super::Policy;
 
-/// A sandbox failure. Always a fault, never a score.
+/// A sandbox failure. A fault, never a score, but for [`Self::Overfull`].
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The backend cannot work on this machine.
@@ -28,9 +28,12 @@ pub enum SandboxError {
         /// Why it failed.
         source: std::io::Error,
     },
-    /// The workspace holds more than may be taken out of it.
-    #[error("the workspace cannot be read back: {0}")]
-    Workspace(String),
+    /// The workspace holds more files than may be taken out of it. This is the doing of what ran inside, not of the machine.
+    #[error("the workspace holds more than {entries} files, folders and links")]
+    Overfull {
+        /// How many there may be.
+        entries: usize,
+    },
 }
 
 /// A failed system call, with what was being done.

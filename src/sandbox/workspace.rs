@@ -49,7 +49,7 @@ pub(super) fn write(folder: BorrowedFd<'_>, files: &Snapshot, owner: Owner) -> R
                 become_for_files(id);
                 write_all(folder, files)
             });
-            writer.join().unwrap_or_else(|_| Err(SandboxError::Workspace("the writer ended early".to_owned())))
+            writer.join().unwrap_or_else(|_| Err(SandboxError::Ended("the writer of its files ended early".to_owned())))
         }),
     }
 }
@@ -150,7 +150,7 @@ impl Reader {
                 names.push(entry.file_name().to_owned());
             }
             if names.len() + self.files.len() > self.bounds.entries {
-                return Err(SandboxError::Workspace(format!("it holds more than {} entries", self.bounds.entries)));
+                return Err(SandboxError::Overfull { entries: self.bounds.entries });
             }
         }
         // In the order of names: which files fit the byte limit must not hang on the order of the file system.

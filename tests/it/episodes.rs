@@ -60,6 +60,22 @@ async fn played(harness: &Harness, model: &ScriptedModel, sandbox: &dyn Sandbox)
     play(&episode, &CancellationToken::new()).await.unwrap()
 }
 
+#[tokio::test]
+async fn a_workspace_that_cannot_be_read_back_is_a_score_of_nothing() {
+    let flood = "echo 5 > out; mkdir many; for i in $(seq 20001); do echo > many/$i; done";
+    for sandbox in backends() {
+        for then in ["true", "exit 0"] {
+            let turn = |command: &str| ScriptedTurn::calls(&[("bash", &json!({"command": command}).to_string())]);
+            let model = ScriptedModel::new([turn(flood), turn(then), turn("pwd"), ScriptedTurn::calls(&[("finish", "{}")])]);
+            let outcome = played(&harness(CallForm::Native), &model, sandbox.as_ref()).await.trajectory.outcome;
+            let Outcome::Scored { verdict, .. } = outcome else { panic!("{then} on {}: {outcome:?}", sandbox.name()) };
+            assert_eq!(verdict.score.to_bits(), 0.0_f64.to_bits());
+            assert_eq!(verdict.items.len(), 3);
+            assert!(verdict.items[0].evidence.contains("more than 20000"), "{:?}", verdict.items);
+        }
+    }
+}
+
 /// Every tool once or more, with what it must give.
 fn calls() -> Vec<(&'static str, Value, &'static str)> {
     vec![

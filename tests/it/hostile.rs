@@ -315,7 +315,8 @@ async fn nothing_outlives_a_session() {
                 let mark = format!("90{}.{}", ["finish", "drop", "exit"].iter().position(|name| *name == way).unwrap(), std::process::id());
                 let mut session = session(*kind).await;
                 let ended = run(session.as_mut(), &daemon.replace("MARK", &mark)).await;
-                if way != "exit" && !daemon.starts_with("b()") {
+                // A bomb may be ended before anybody sees it.
+                if way != "exit" && !daemon.starts_with("b()") && !matches!(ended.end, CommandEnd::Killed(_)) {
                     let seen = Instant::now();
                     while processes_with(&mark).is_empty() {
                         assert!(seen.elapsed() < LONG, "{daemon} never ran on {kind:?}: {ended:?}");
@@ -438,7 +439,7 @@ async fn too_many_files_and_too_deep_folders_end_in_bounds() {
     for kind in BOTH {
         let mut many = session(*kind).await;
         run(many.as_mut(), "python3 -c 'for i in range(30000): open(f\"f{i}\",\"w\")'").await;
-        assert!(matches!(many.finish().await, Err(SandboxError::Workspace(_))), "{kind:?}");
+        assert!(matches!(many.finish().await, Err(SandboxError::Overfull { entries: 20_000 })), "{kind:?}");
 
         let mut deep = session(*kind).await;
         let output = run(deep.as_mut(), "python3 -c 'import os\nfor i in range(500): os.mkdir(\"d\"); os.chdir(\"d\")'").await;
