@@ -36,6 +36,16 @@ pub(super) enum Owner {
     Id(u32),
 }
 
+impl Owner {
+    /// The number of the other user.
+    pub(super) const fn other(self) -> Option<u32> {
+        match self {
+            Self::Caller => None,
+            Self::Id(id) => Some(id),
+        }
+    }
+}
+
 /// Writes the snapshot into `folder`, which must be empty or trusted.
 pub(super) fn write(folder: BorrowedFd<'_>, files: &Snapshot, owner: Owner) -> Result<(), SandboxError> {
     if files.is_empty() {

@@ -154,3 +154,14 @@ async fn the_environment_is_the_same_everywhere() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn signals_are_as_a_new_program_expects_them() {
+    both(async |sandbox| {
+        let mut session = session(sandbox.as_ref()).await;
+        assert_eq!(text(session.as_mut(), "yes | head -n 1; echo ${PIPESTATUS[0]}").await, "y\n141\n");
+        let masks = text(session.as_mut(), "grep -E '^Sig(Blk|Ign)' /proc/self/status | tr -d '\\t'").await;
+        assert_eq!(masks, "SigBlk:0000000000000000\nSigIgn:0000000000000000\n");
+    })
+    .await;
+}
