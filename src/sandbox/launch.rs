@@ -211,6 +211,8 @@ fn start(program: &Program, streams: &[OwnedFd; 3]) -> io::Result<Process> {
     Err(io::Error::from_raw_os_error(plan.error))
 }
 
+/// How many signals the kernel has.
+const SIGNALS: usize = 64;
 /// Bytes of stack for the child, which only makes system calls.
 const STACK: usize = 64 * 1024;
 
@@ -265,8 +267,12 @@ unsafe fn prepare(plan: &Plan<'_>) -> Option<()> {
     let done = |result: libc::c_long| (result >= 0).then_some(());
     // SAFETY: as in `child`.
     unsafe {
-        // This program ignores it, which a new program would inherit.
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        // What this program ignores (SIGPIPE, and what it was itself started with), a new one would inherit. Zeros stand for the default
+        // in the kernel's own structure, which the C library's interface does not offer for every signal. Two cannot be changed.
+        let default = [0_u64; 4];
+        for signal in 1..=SIGNALS {
+            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const default, std::ptr::null_mut::<c_void>(), SIGNALS / 8);
+        }
         done(libc::syscall(libc::SYS_setpgid, 0, 0))?;
         for (number, stream) in (0..).zip(plan.streams) {
             done(libc::dup2(stream, number).into())?;
