@@ -104,6 +104,7 @@ async fn files_come_back_as_they_went_in() {
         let helpers = BTreeMap::from([("greet".to_owned(), "#!/bin/sh\necho hello $1\n".to_owned())]);
         let mut session = sandbox.start(&Policy::default(), files, &helpers).await.unwrap();
         assert_eq!(text(session.as_mut(), "deep/er/run.sh; greet you; cat link; umask").await, "ran\nhello you\ntext\n0022\n");
+        assert_eq!(text(session.as_mut(), "find . -newermt '2026-01-01 00:00:01'; find . -mindepth 1 | wc -l").await, "8\n");
         assert_eq!(&session.finish().await.unwrap(), files);
     })
     .await;
