@@ -5,4 +5,9 @@
 
 pub mod config;
 mod ops;
+
 pub mod network;
+pub mod weights;
+
+pub mod lora;
+pub mod optimizer;
