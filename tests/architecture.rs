@@ -26,6 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("evolution", &["archive", "base", "evaluation", "episode", "harness", "lineage", "model", "task", "trajectory"]),
     ("forge", &["base", "environment", "model", "sandbox", "task"]),
     ("export", &["base", "harness", "task", "trajectory"]),
+    ("student", &["base"]),
     ("store", &["archive", "base", "evaluation", "evolution", "export", "harness", "lineage", "model", "task", "trajectory"]),
     ("config", &["archive", "base", "evolution", "forge", "harness", "model", "sandbox", "task"]),
     ("report", &["base", "evolution", "harness", "task", "trajectory"]),
