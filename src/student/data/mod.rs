@@ -1,0 +1,5 @@
+//! Training data.
+
+mod file;
+
+pub(super) use file::write_whole;
