@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::template::Protection;
 use super::{ChatTemplate, GenerationPrompt, StudentTokenizer, TemplateError, TokenizerError, Trust};
-use crate::trajectory::{ContentPart, Message, Role, ToolSchema};
+use crate::trajectory::{ContentPart, Message, Role, ToolCall, ToolSchema};
 
 /// The writing of an image placeholder in the vocabularies that have one.
 const IMAGE_PAD: &str = "<|image_pad|>";
@@ -34,6 +34,9 @@ pub enum CodecError {
     /// A reply does not follow its prompt in the rendering.
     #[error("the chat template does not append: message {0} does not follow the prompt it answers")]
     NotAppended(usize),
+    /// The template does not show calls or tools.
+    #[error("the chat template does not show tool calls: use a harness whose calls are written as text")]
+    NoCalls,
     /// No control token ends a reply.
     #[error("the chat template ends no reply with a control token of the vocabulary")]
     NoEnd,
@@ -71,6 +74,14 @@ pub struct ChatCodec {
     tokenizer: StudentTokenizer,
     template: ChatTemplate,
     end_of_turn: u32,
+    calls: CallsShown,
+}
+
+/// Whether a template shows calls and tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallsShown {
+    Yes,
+    No,
 }
 
 impl ChatCodec {
@@ -79,12 +90,36 @@ impl ChatCodec {
     /// # Errors
     /// When the template ends a reply with none.
     pub fn new(tokenizer: StudentTokenizer, template: ChatTemplate) -> Result<Self, CodecError> {
-        let mut codec = Self { tokenizer, template, end_of_turn: 0 };
+        let mut codec = Self { tokenizer, template, end_of_turn: 0, calls: CallsShown::Yes };
         let probe = [Message::text(Role::User, "a"), Message::text(Role::Assistant, "b")];
         let chat = codec.replies(&probe, &[])?;
         let end = chat.replies.first().and_then(|reply| chat.ids[..reply.end].last());
         codec.end_of_turn = *end.ok_or(CodecError::NoEnd)?;
+        codec.calls = codec.probe_calls();
         Ok(codec)
+    }
+
+    /// Renders a call, its result and a tool, and looks for all three.
+    fn probe_calls(&self) -> CallsShown {
+        let call = ToolCall { id: "probeident".to_owned(), name: "probename".to_owned(), arguments: r#"{"probekey": 1}"#.to_owned() };
+        let messages = [
+            Message::text(Role::User, "a"),
+            Message { tool_calls: vec![call], ..Message::text(Role::Assistant, "b") },
+            Message::tool_result("probeident", "proberesult"),
+        ];
+        let tool = ToolSchema {
+            name: "probetool".to_owned(),
+            description: "probed".to_owned(),
+            parameters: serde_json::json!({"type": "object", "properties": {}}),
+        };
+        let shown = self.template.render(&messages, &[tool], GenerationPrompt::Added);
+        let all = ["probename", "probekey", "proberesult", "probetool"];
+        if shown.is_ok_and(|text| all.iter().all(|probe| text.contains(probe))) { CallsShown::Yes } else { CallsShown::No }
+    }
+
+    fn check_calls(&self, messages: &[Message], tools: &[ToolSchema]) -> Result<(), CodecError> {
+        let any = !tools.is_empty() || messages.iter().any(|message| !message.tool_calls.is_empty());
+        if any && self.calls == CallsShown::No { Err(CodecError::NoCalls) } else { Ok(()) }
     }
 
     /// The tokenizer.
@@ -188,7 +223,8 @@ struct Rendering<'a> {
 
 impl<'a> Rendering<'a> {
     fn new(codec: &'a ChatCodec, messages: &'a [Message], tools: &'a [ToolSchema]) -> Result<Self, CodecError> {
-        let protection = Protection::of(&codec.tokenizer, &codec.template.source(), messages, tools).ok_or(CodecError::NoMark)?;
+        codec.check_calls(messages, tools)?;
+        let protection = Protection::of(&codec.tokenizer, codec.template.source(), messages, tools).ok_or(CodecError::NoMark)?;
         Ok(Self { codec, messages, tools, protection })
     }
 
@@ -275,4 +311,4 @@ impl<'a> Rendering<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,6 +6,7 @@
 mod builtin;
 mod error;
 mod json;
+mod ordered;
 mod protect;
 mod source;
 mod values;
@@ -169,4 +170,4 @@ impl Write for &mut Bounded {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -45,7 +45,9 @@ impl<'t> Protection<'t> {
             note(message.reasoning.as_deref().unwrap_or_default());
             note(message.tool_call_id.as_deref().unwrap_or_default());
             for call in &message.tool_calls {
-                [&call.id, &call.name, &call.arguments].map(|text| note(text));
+                for text in [&call.id, &call.name, &call.arguments] {
+                    note(text);
+                }
                 // A JSON string may write the character as an escape.
                 if let Ok(arguments) = serde_json::from_str::<serde_json::Value>(&call.arguments) {
                     note(&arguments.to_string());

@@ -16,7 +16,7 @@ const USUAL_ORDER: [&str; 5] = ["type", "description", "enum", "properties", "re
 
 /// A mapping that keeps its order.
 #[derive(Debug)]
-struct Fields(Vec<(String, Value)>);
+pub(super) struct Fields(pub(super) Vec<(String, Value)>);
 
 impl Object for Fields {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
@@ -52,14 +52,19 @@ pub(super) fn context(
     ])
 }
 
-struct View<'a> {
+/// How texts and calls are shown.
+pub(super) struct View<'a> {
     protection: &'a Protection<'a>,
     arguments: ArgumentsForm,
 }
 
 impl View<'_> {
-    fn text(&self, text: &str, trust: Trust) -> Value {
+    pub(super) fn text(&self, text: &str, trust: Trust) -> Value {
         Value::from(&*self.protection.protect(text, trust))
+    }
+
+    pub(super) fn key(&self, key: &str) -> String {
+        self.protection.protect(key, Trust::Plain).into_owned()
     }
 
     fn message(&self, message: &Message, before: &[Message]) -> Value {
@@ -100,10 +105,11 @@ impl View<'_> {
     }
 
     fn call(&self, call: &ToolCall) -> Value {
-        let arguments = match (self.arguments, serde_json::from_str::<Json>(&call.arguments)) {
-            (ArgumentsForm::Value, Ok(arguments @ Json::Object(_))) => self.json(&arguments, &[]),
-            _ => self.text(&call.arguments, Trust::Plain),
+        let object = match self.arguments {
+            ArgumentsForm::Value => super::ordered::object(self, &call.arguments),
+            ArgumentsForm::Text => None,
         };
+        let arguments = object.unwrap_or_else(|| self.text(&call.arguments, Trust::Plain));
         let function = fields([("name", self.text(&call.name, Trust::Plain)), ("arguments", arguments)]);
         fields([("id", self.text(&call.id, Trust::Plain)), ("type", Value::from("function")), ("function", function)])
     }
@@ -112,13 +118,13 @@ impl View<'_> {
         let function = fields([
             ("name", self.text(&tool.name, Trust::Plain)),
             ("description", self.text(&tool.description, Trust::Plain)),
-            ("parameters", self.json(&tool.parameters, &USUAL_ORDER)),
+            ("parameters", self.json(&tool.parameters)),
         ]);
         fields([("type", Value::from("function")), ("function", function)])
     }
 
-    /// A JSON value; keys named in `first` come first, the others follow sorted, however the parser kept them.
-    fn json(&self, value: &Json, first: &[&str]) -> Value {
+    /// A JSON schema; its usual keys come first, the others follow sorted, however the parser kept them.
+    fn json(&self, value: &Json) -> Value {
         match value {
             Json::Null => Value::from(()),
             Json::Bool(flag) => Value::from(*flag),
@@ -128,14 +134,12 @@ impl View<'_> {
                 (None, None) => number.as_f64().map_or_else(|| Value::from(()), Value::from),
             },
             Json::String(text) => self.text(text, Trust::Plain),
-            Json::Array(items) => items.iter().map(|item| self.json(item, first)).collect(),
+            Json::Array(items) => items.iter().map(|item| self.json(item)).collect(),
             Json::Object(map) => {
                 let mut entries: Vec<_> = map.iter().collect();
-                let rank = |key: &str| first.iter().position(|name| *name == key).unwrap_or(first.len());
+                let rank = |key: &str| USUAL_ORDER.iter().position(|name| *name == key).unwrap_or(USUAL_ORDER.len());
                 entries.sort_by(|a, b| rank(a.0).cmp(&rank(b.0)).then_with(|| a.0.cmp(b.0)));
-                let entry = |(key, item): (&String, &Json)| {
-                    (self.protection.protect(key, Trust::Plain).into_owned(), self.json(item, first))
-                };
+                let entry = |(key, item): (&String, &Json)| (self.key(key), self.json(item));
                 Value::from_object(Fields(entries.into_iter().map(entry).collect()))
             }
         }

@@ -228,4 +228,4 @@ impl Trust {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
