@@ -25,6 +25,13 @@ mod run;
 mod status;
 mod tasks;
 
+#[cfg(feature = "student")]
+mod train;
+#[cfg(feature = "student")]
+mod training_display;
+#[cfg(feature = "student")]
+mod training_episodes;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -78,6 +85,8 @@ enum Command {
     Tasks(tasks::TasksArgs),
     Harness(harness::HarnessArgs),
     Doctor(doctor::DoctorArgs),
+    #[cfg(feature = "student")]
+    Train(train::TrainArgs),
 }
 
 /// Parses the command line, runs the command, and gives the exit code.
@@ -115,6 +124,8 @@ fn execute(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Tasks(args) => block_on(tasks::tasks(args, output)),
         Command::Harness(args) => harness::harness(args, output),
         Command::Doctor(args) => block_on(doctor::doctor(args, output)),
+        #[cfg(feature = "student")]
+        Command::Train(args) => train::train(args, output),
     }
 }
 

@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use crate::base::TomlPlace;
+use crate::student::VocabularySize;
 use crate::student::data::{DataConfig, Overlong, Pictures};
 use crate::student::network::{AdapterConfig, Checkpointing, Projection, Scaling};
 use crate::student::recipe::{Base, EvaluationPlan, Length, Optimisation, Rows, SavingPlan, SftRecipe, Source};
-use crate::student::VocabularySize;
 
 /// Bytes of a training file at most.
 const FILE_BYTES: u64 = 1 << 20;
@@ -155,7 +155,10 @@ fn recipe(written: TrainingWritten, folder: &Path) -> Result<SftRecipe, Wrong> {
     let data = data(&written.data)?;
     let row_length = written.train.row_length.unwrap_or(data.max_length);
     if row_length < data.max_length {
-        return wrong("train.row_length", format!("{row_length} is less than data.max_length, {}: a sample must fit a row", data.max_length));
+        return wrong(
+            "train.row_length",
+            format!("{row_length} is less than data.max_length, {}: a sample must fit a row", data.max_length),
+        );
     }
     Ok(SftRecipe {
         name: written.name,

@@ -21,10 +21,12 @@ pub mod weights;
 pub mod lora;
 pub mod optimizer;
 
+mod folder;
 pub mod nano;
 pub mod recipe;
 pub mod training;
 
 pub use chat::{ChatCodec, CodecError, EncodedChat, EncodedPrompt};
+pub use folder::{FolderError, Student, save_student};
 pub use template::{ChatTemplate, GenerationPrompt, NANO_TEMPLATE, TemplateError};
 pub use tokenizer::{AddedToken, StreamDecoder, StudentTokenizer, TokenizerError, Trust, VocabularySize};

@@ -143,8 +143,7 @@ impl<'c> DatasetBuilder<'c> {
 
     fn gather<'e>(&self, episode: &'e EpisodeText) -> Gathered<'e> {
         let report = JobReport { episodes: 1, ..JobReport::default() };
-        let mut gathered =
-            Gathered { episode, part: self.part_of(episode.task), samples: Vec::new(), report, examples: Vec::new() };
+        let mut gathered = Gathered { episode, part: self.part_of(episode.task), samples: Vec::new(), report, examples: Vec::new() };
         let mut steps = episode.steps();
         let most = match self.config.pictures {
             Pictures::None => 0,
@@ -217,7 +216,12 @@ impl<'c> DatasetBuilder<'c> {
     }
 
     /// The exchange with as much of its context as fits; `None` when it does not fit.
-    fn fitting(&self, context: &[Message], tools: &[ToolSchema], reply: &Message) -> Result<Option<(EncodedChat, Vec<Message>)>, CodecError> {
+    fn fitting(
+        &self,
+        context: &[Message],
+        tools: &[ToolSchema],
+        reply: &Message,
+    ) -> Result<Option<(EncodedChat, Vec<Message>)>, CodecError> {
         let mut context = context.to_vec();
         loop {
             let chat = self.codec.exchange(&context, tools, reply)?;

@@ -306,7 +306,10 @@ fn half_precision_runs_on_stock_operations() {
     };
     let ((loss, norm), (full_loss, full_norm)) = (run(&half), run(&full));
     // Eight bits of precision.
-    assert!((loss - full_loss).abs() < 0.05 * full_loss.abs() && (norm - full_norm).abs() < 0.1 * full_norm, "{loss} {full_loss} {norm} {full_norm}");
+    assert!(
+        (loss - full_loss).abs() < 0.05 * full_loss.abs() && (norm - full_norm).abs() < 0.1 * full_norm,
+        "{loss} {full_loss} {norm} {full_norm}"
+    );
     let mut optimizer = AdamW::new(AdamWConfig::default(), &half).unwrap();
     let mut gradients = half.zero_gradients().unwrap();
     half.accumulate(&batch, &targets, &PLAIN, &mut gradients).unwrap();
@@ -341,7 +344,9 @@ fn what_does_not_fit_is_an_error() {
     let outside = Targets::new(vec![97; 16], vec![1.0; 16]).unwrap();
     assert!(matches!(frozen.loss(&batch, &outside), Err(NetworkError::Token { token: 97, vocabulary: 97 })));
     assert!(frozen.loss(&batch, &Targets::new(vec![1], vec![1.0]).unwrap()).is_err());
-    assert!(frozen.loss(&batch, &Targets::new(vec![1; 16], vec![0.0; 16]).unwrap()).unwrap_err().to_string().contains("nothing to learn from"));
+    assert!(
+        frozen.loss(&batch, &Targets::new(vec![1; 16], vec![0.0; 16]).unwrap()).unwrap_err().to_string().contains("nothing to learn from")
+    );
     let _ = targets;
     for config in [
         AdapterConfig { rank: 0, ..adapter_config(0.0) },

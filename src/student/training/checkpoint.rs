@@ -99,7 +99,8 @@ impl Checkpoints {
         let (mut saved, _) = read_tensors(&path, DType::F32, &Device::Cpu)?;
         for weight in network.trainable() {
             let tensor = saved.remove(weight.name()).filter(|tensor| tensor.shape() == weight.tensor().shape());
-            let tensor = tensor.ok_or_else(|| TrainingError::damaged(&path, format!("`{}` is missing or of another shape", weight.name())))?;
+            let tensor =
+                tensor.ok_or_else(|| TrainingError::damaged(&path, format!("`{}` is missing or of another shape", weight.name())))?;
             weight.assign(&tensor.to_device(weight.tensor().device())?.to_dtype(weight.tensor().dtype())?)?;
         }
         Ok(Some((state, optimizer)))

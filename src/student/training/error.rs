@@ -36,7 +36,9 @@ pub enum TrainingError {
         kept: u64,
     },
     /// There are fewer rows than one step takes.
-    #[error("the data fill {rows} rows and a step takes {per_step}: lower `train.rows`, shorten `train.row_length`, or bring more episodes")]
+    #[error(
+        "the data fill {rows} rows and a step takes {per_step}: lower `train.rows`, shorten `train.row_length`, or bring more episodes"
+    )]
     TooFewRows {
         /// Rows there are.
         rows: usize,
