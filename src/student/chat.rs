@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::template::Protection;
+use super::template::{Conversation, Protection};
 use super::{ChatTemplate, GenerationPrompt, StudentTokenizer, TemplateError, TokenizerError, Trust};
 use crate::trajectory::{ContentPart, Message, Role, ToolCall, ToolSchema};
 
@@ -216,24 +216,28 @@ struct Layout {
 struct Rendering<'a> {
     codec: &'a ChatCodec,
     messages: &'a [Message],
-    tools: &'a [ToolSchema],
     protection: Protection<'a>,
+    /// With marks, and without.
+    marked: Conversation,
+    plain: Conversation,
 }
 
 impl<'a> Rendering<'a> {
     fn new(codec: &'a ChatCodec, messages: &'a [Message], tools: &'a [ToolSchema]) -> Result<Self, CodecError> {
         codec.check_calls(messages, tools)?;
         let protection = Protection::of(&codec.tokenizer, codec.template.source(), messages, tools).ok_or(CodecError::NoMark)?;
-        Ok(Self { codec, messages, tools, protection })
+        let marked = codec.template.conversation(messages, tools, &protection);
+        let plain = codec.template.conversation(messages, tools, &Protection::none());
+        Ok(Self { codec, messages, protection, marked, plain })
     }
 
     /// The first `count` messages, with marks.
     fn render(&self, count: usize, prompt: GenerationPrompt) -> Result<String, CodecError> {
-        let messages = &self.messages[..count];
-        let marked = self.codec.template.render_with(messages, self.tools, prompt, &self.protection)?;
+        let template = &self.codec.template;
+        let marked = template.render_first(&self.marked, count, prompt)?;
         // Marks are rare; without one the rendering is the plain one.
         if self.protection.mark().is_some_and(|mark| marked.contains(mark))
-            && self.protection.plain(&marked) != self.codec.template.render(messages, self.tools, prompt)?
+            && self.protection.plain(&marked) != template.render_first(&self.plain, count, prompt)?
         {
             return Err(CodecError::Unsafe);
         }

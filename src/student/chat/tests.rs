@@ -61,7 +61,7 @@ fn every_request_is_the_beginning_of_the_whole() {
             assert_eq!(codec.tokenizer().decode(&prompt.ids), prompt.text);
             let exchange = codec.exchange(&messages[..index], &tools, reply).unwrap();
             assert_eq!(exchange.ids, whole.ids[..range.end]);
-            assert_eq!(exchange.replies, [range.clone()]);
+            assert_eq!(exchange.replies, std::slice::from_ref(range));
             assert_eq!(exchange.ids.last(), Some(&codec.end_of_turn()));
         }
     }

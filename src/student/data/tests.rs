@@ -263,7 +263,7 @@ fn sample(ids: &[u32], trained: &[std::ops::Range<usize>]) -> Sample {
 #[test]
 fn a_row_keeps_attention_loss_and_padding_apart() {
     // The padding token, 9, is also one that is learnt.
-    let samples = [sample(&[1, 2, 9], &[1..3]), sample(&[4, 5, 6, 7], &[0..1, 3..4])];
+    let samples = [sample(&[1, 2, 9], std::slice::from_ref(&(1..3))), sample(&[4, 5, 6, 7], &[0..1, 3..4])];
     let row = PackedRow::new(&samples, 9, 9).unwrap();
     assert_eq!(row.ids, [1, 2, 9, 4, 5, 6, 7, 9, 9]);
     assert_eq!(row.documents, [0..3, 3..7]);
@@ -358,4 +358,35 @@ proptest! {
             prop_assert_eq!(total.replies + total.dropped.values().sum::<usize>(), replies);
         }
     }
+}
+
+/// `HARNESS_EVO_EXPORT` names an openai-jsonl export of a run.
+#[test]
+fn an_export_of_a_run_becomes_a_data_set() {
+    let Some(path) = std::env::var_os("HARNESS_EVO_EXPORT") else {
+        eprintln!("skipped: HARNESS_EVO_EXPORT is not set");
+        return;
+    };
+    let text = std::fs::read_to_string(path).unwrap();
+    let episodes: Vec<EpisodeText> = text.lines().zip(1..).map(|(line, number)| episode_of_openai_line(line, number).unwrap()).collect();
+    let texts = episodes.iter().flat_map(|episode| &episode.messages).flat_map(|message| {
+        message.tool_calls.iter().map(|call| call.arguments.clone()).chain([message.joined_text()]).collect::<Vec<_>>()
+    });
+    let texts: Vec<String> = texts.collect();
+    let began = std::time::Instant::now();
+    let tokenizer =
+        crate::student::StudentTokenizer::train(texts.iter().map(String::as_str), crate::student::VocabularySize::default()).unwrap();
+    let trained = began.elapsed();
+    let codec = ChatCodec::new(tokenizer, crate::student::ChatTemplate::nano().unwrap()).unwrap();
+    let began = std::time::Instant::now();
+    let dataset = built(&codec, DataConfig::default(), &episodes);
+    let tokens = codec.tokenizer().vocabulary_size();
+    eprintln!("{tokens} tokens trained in {trained:?}, data set in {:?}\n{}", began.elapsed(), dataset.report());
+    let total = dataset.report().total();
+    let replies: usize = episodes.iter().flat_map(|episode| &episode.messages).filter(|message| message.role == Role::Assistant).count();
+    assert_eq!(total.replies + total.dropped.values().sum::<usize>(), replies);
+    let lengths: Vec<usize> = dataset.samples().iter().map(|sample| sample.ids.len()).collect();
+    let rows = pack(&lengths, 4096, &SeedTree::new(1)).unwrap();
+    let filled = 100 * lengths.iter().sum::<usize>() / (4096 * rows.len());
+    eprintln!("{} samples in {} rows of 4096, {filled} % full", lengths.len(), rows.len());
 }

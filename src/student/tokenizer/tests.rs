@@ -43,7 +43,7 @@ fn training_gives_the_vocabulary_of_the_python_library() {
 fn a_vocabulary_has_its_size_where_the_texts_suffice() {
     // All pairs of 26 letters, twice: more pairs than tokens.
     let letters = "abcdefghijklmnopqrstuvwxyz";
-    let pairs: Vec<String> = letters.chars().flat_map(|a| letters.chars().map(move |b| format!("{a}{b} {a}{b}"))).collect();
+    let pairs: Vec<String> = letters.chars().flat_map(|a| letters.chars().map(move |b| format!("{a}{b}\n{a}{b}"))).collect();
     let tokenizer = StudentTokenizer::train(pairs.iter().map(String::as_str), VocabularySize::new(512).unwrap()).unwrap();
     assert_eq!(tokenizer.vocabulary_size(), 512);
     assert_eq!(tokenizer.added_id("<|im_end|>").map(|id| tokenizer.bytes_of(id)), Some(b"<|im_end|>".as_slice()));
