@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::student::template::tests::fixture;
 
-/// 512 tokens, trained by the Python library on `corpus.txt`.
+/// At most 512 tokens, trained by the Python library on `corpus.txt`.
 pub(crate) fn small() -> StudentTokenizer {
     StudentTokenizer::from_json(&fixture("tokenizer.json")).unwrap()
 }
@@ -31,11 +31,22 @@ fn training_gives_the_vocabulary_of_the_python_library() {
     let corpus = fixture("corpus.txt");
     let ours = StudentTokenizer::train([corpus.as_str()], VocabularySize::new(512).unwrap()).unwrap();
     let theirs = small();
-    assert_eq!(ours.vocabulary_size(), 512);
+    assert_eq!(ours.vocabulary_size(), theirs.vocabulary_size());
     for id in 0..512 {
         assert_eq!(ours.bytes_of(id), theirs.bytes_of(id), "{id}");
     }
+    assert_eq!(ours.added(), theirs.added());
     assert_eq!(ours.encode(&corpus, Trust::Plain).unwrap(), theirs.encode(&corpus, Trust::Plain).unwrap());
+}
+
+#[test]
+fn a_vocabulary_has_its_size_where_the_texts_suffice() {
+    // All pairs of 26 letters, twice: more pairs than tokens.
+    let letters = "abcdefghijklmnopqrstuvwxyz";
+    let pairs: Vec<String> = letters.chars().flat_map(|a| letters.chars().map(move |b| format!("{a}{b}\n{a}{b}"))).collect();
+    let tokenizer = StudentTokenizer::train(pairs.iter().map(String::as_str), VocabularySize::new(512).unwrap()).unwrap();
+    assert_eq!(tokenizer.vocabulary_size(), 512);
+    assert_eq!(tokenizer.added_id("<|im_end|>").map(|id| tokenizer.bytes_of(id)), Some(b"<|im_end|>".as_slice()));
 }
 
 #[test]
@@ -154,6 +165,15 @@ fn the_tokenizer_of_qwen3_is_read() {
     let composed = tokenizer.encode("e\u{301}", Trust::Plain).unwrap();
     assert_eq!(tokenizer.decode(&composed), "é");
     assert_eq!(tokenizer.normalised("e\u{301}").unwrap(), "é");
+    // Number and sum of the ids that `apply_chat_template` of transformers gives for these requests.
+    let template = crate::student::ChatTemplate::from_folder(Path::new(&folder)).unwrap();
+    let codec = crate::student::ChatCodec::new(tokenizer, template).unwrap();
+    assert_eq!(codec.end_of_turn(), 151_645);
+    for (name, count, sum) in [("results", 409, 6_477_789), ("system", 56, 1_698_587)] {
+        let (messages, tools) = crate::student::template::tests::case(name);
+        let ids = codec.prompt(&messages, &tools).unwrap().ids;
+        assert_eq!((ids.len(), ids.iter().map(|id| u64::from(*id)).sum::<u64>()), (count, sum), "{name}");
+    }
 }
 
 proptest! {
