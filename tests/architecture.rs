@@ -26,6 +26,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("evolution", &["archive", "base", "evaluation", "episode", "harness", "lineage", "model", "task", "trajectory"]),
     ("forge", &["base", "environment", "model", "sandbox", "task"]),
     ("export", &["base", "harness", "task", "trajectory"]),
+    // `harness`: an episode names the harness that played it.
+    ("student", &["base", "harness", "model", "task", "trajectory"]),
     ("store", &["archive", "base", "evaluation", "evolution", "export", "harness", "lineage", "model", "task", "trajectory"]),
     ("config", &["archive", "base", "evolution", "forge", "harness", "model", "sandbox", "task"]),
     ("report", &["base", "evolution", "harness", "task", "trajectory"]),

@@ -1,0 +1,14 @@
+//! The student: a small model that learns from the trajectories of elites.
+//!
+//! [`StudentTokenizer`] and [`ChatTemplate`] together are a [`ChatCodec`]: the one way from messages to token ids, in training and in
+//! use. [`data`] makes training samples with it.
+
+pub mod data;
+
+mod chat;
+mod template;
+mod tokenizer;
+
+pub use chat::{ChatCodec, CodecError, EncodedChat, EncodedPrompt};
+pub use template::{ChatTemplate, GenerationPrompt, NANO_TEMPLATE, TemplateError};
+pub use tokenizer::{AddedToken, StreamDecoder, StudentTokenizer, TokenizerError, Trust, VocabularySize};
