@@ -1,11 +1,16 @@
 //! The student: a small model that learns from the trajectories of elites.
 //!
 //! [`StudentTokenizer`] and [`ChatTemplate`] together are a [`ChatCodec`]: the one way from messages to token ids, in training and in
-//! use. [`data`] makes training samples with it.
+//! use. [`data`] makes training samples with it. Networks are written here for training and generation, on candle's tensors.
+//! candle-transformers is not used: its decoders run on operations that cut gradients silently. [`generation`] draws replies.
 
+pub mod config;
 pub mod data;
+pub mod generation;
+pub mod network;
 
 mod chat;
+mod ops;
 mod template;
 mod tokenizer;
 
