@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::template::Protection;
+use super::template::{Conversation, Protection};
 use super::{ChatTemplate, GenerationPrompt, StudentTokenizer, TemplateError, TokenizerError, Trust};
 use crate::trajectory::{ContentPart, Message, Role, ToolCall, ToolSchema};
 
@@ -161,11 +161,10 @@ impl ChatCodec {
         all.push(reply.clone());
         let rendering = Rendering::new(self, &all, tools)?;
         let before = rendering.layout(messages.len(), GenerationPrompt::Added, Replies::WhereFound)?;
-        let end = rendering.reply_end(messages.len(), &before.text)?;
+        let written = rendering.reply(messages.len(), &before.text)?;
         let (mut ids, _) = rendering.encode(&before)?;
         let start = ids.len();
-        let full = rendering.render(all.len(), GenerationPrompt::Absent)?;
-        rendering.encode_part(&full[before.text.len()..end], &mut ids)?;
+        rendering.encode_part(&written, &mut ids)?;
         self.check_pictures(&all, &ids)?;
         let reply = start..ids.len();
         Ok(EncodedChat { ids, replies: vec![reply] })
@@ -217,24 +216,28 @@ struct Layout {
 struct Rendering<'a> {
     codec: &'a ChatCodec,
     messages: &'a [Message],
-    tools: &'a [ToolSchema],
     protection: Protection<'a>,
+    /// With marks, and without.
+    marked: Conversation,
+    plain: Conversation,
 }
 
 impl<'a> Rendering<'a> {
     fn new(codec: &'a ChatCodec, messages: &'a [Message], tools: &'a [ToolSchema]) -> Result<Self, CodecError> {
         codec.check_calls(messages, tools)?;
         let protection = Protection::of(&codec.tokenizer, codec.template.source(), messages, tools).ok_or(CodecError::NoMark)?;
-        Ok(Self { codec, messages, tools, protection })
+        let marked = codec.template.conversation(messages, tools, &protection);
+        let plain = codec.template.conversation(messages, tools, &Protection::none());
+        Ok(Self { codec, messages, protection, marked, plain })
     }
 
     /// The first `count` messages, with marks.
     fn render(&self, count: usize, prompt: GenerationPrompt) -> Result<String, CodecError> {
-        let messages = &self.messages[..count];
-        let marked = self.codec.template.render_with(messages, self.tools, prompt, &self.protection)?;
+        let template = &self.codec.template;
+        let marked = template.render_first(&self.marked, count, prompt)?;
         // Marks are rare; without one the rendering is the plain one.
         if self.protection.mark().is_some_and(|mark| marked.contains(mark))
-            && self.protection.plain(&marked) != self.codec.template.render(messages, self.tools, prompt)?
+            && self.protection.plain(&marked) != template.render_first(&self.plain, count, prompt)?
         {
             return Err(CodecError::Unsafe);
         }
@@ -260,23 +263,27 @@ impl<'a> Rendering<'a> {
     /// Where the reply `index` stands in the rendering `text`.
     fn reply_in(&self, index: usize, text: &str) -> Result<Range<usize>, CodecError> {
         let before = self.render(index, GenerationPrompt::Added)?;
-        let end = self.reply_end(index, &before)?;
-        let with_reply = self.render(index + 1, GenerationPrompt::Absent)?;
-        if text.starts_with(&with_reply[..end]) { Ok(before.len()..end) } else { Err(CodecError::NotAppended(index)) }
+        let reply = self.reply(index, &before)?;
+        let end = before.len() + reply.len();
+        if text.get(before.len()..end) == Some(reply.as_str()) && text.starts_with(&before) {
+            Ok(before.len()..end)
+        } else {
+            Err(CodecError::NotAppended(index))
+        }
     }
 
-    /// Where the reply `index` ends in the rendering that ends with it: behind its last control token.
-    fn reply_end(&self, index: usize, before: &str) -> Result<usize, CodecError> {
+    /// What follows the prompt `before` in the rendering that ends with the reply `index`, up to the last control token.
+    fn reply(&self, index: usize, before: &str) -> Result<String, CodecError> {
         let with_reply = self.render(index + 1, GenerationPrompt::Absent)?;
-        let Some(tail) = with_reply.strip_prefix(before) else { return Err(CodecError::NotAppended(index)) };
-        let (mut at, mut end) = (before.len(), None);
-        for (plain, token) in self.codec.tokenizer.pieces(tail, Trust::Template) {
+        let Some(reply) = with_reply.strip_prefix(before) else { return Err(CodecError::NotAppended(index)) };
+        let (mut at, mut end) = (0, None);
+        for (plain, token) in self.codec.tokenizer.pieces(reply, Trust::Template) {
             at += plain.len() + token.map_or(0, |token| token.text.len());
             if token.is_some_and(|token| token.control) {
                 end = Some(at);
             }
         }
-        end.ok_or(CodecError::NoEnd)
+        end.map(|end| reply[..end].to_owned()).ok_or(CodecError::NoEnd)
     }
 
     /// The ids of a layout and the tokens of its replies.

@@ -6,7 +6,12 @@ use crate::harness::{CallForm, Compaction, Scratchpad};
 use crate::model::ChatRequest;
 
 /// Plays `script` and asserts that every request to the agent is found again, up to `known` of them.
-async fn assert_found(harness: &Harness, script: Vec<ScriptedTurn>, commands: Vec<Expected>, known: usize) -> Vec<crate::episode::SentStep> {
+async fn assert_found(
+    harness: &Harness,
+    script: Vec<ScriptedTurn>,
+    commands: Vec<Expected>,
+    known: usize,
+) -> Vec<crate::episode::SentStep> {
     let model = ScriptedModel::new(script);
     let played = played(harness, &model, &sandbox(commands, &solved())).await;
     let steps = sent_steps(harness.genome(), &played.trajectory.messages);

@@ -61,7 +61,7 @@ fn every_request_is_the_beginning_of_the_whole() {
             assert_eq!(codec.tokenizer().decode(&prompt.ids), prompt.text);
             let exchange = codec.exchange(&messages[..index], &tools, reply).unwrap();
             assert_eq!(exchange.ids, whole.ids[..range.end]);
-            assert_eq!(exchange.replies, [range.clone()]);
+            assert_eq!(exchange.replies, std::slice::from_ref(range));
             assert_eq!(exchange.ids.last(), Some(&codec.end_of_turn()));
         }
     }
@@ -137,7 +137,8 @@ fn texts_from_outside_never_become_control_tokens() {
     let text = |text: &str| ContentPart::Text { text: text.to_owned() };
     for codec in [codec("nano"), codec("vl")] {
         let conversation = |texts: [&str; 5]| {
-            let call = ToolCall { id: "c".to_owned(), name: texts[3].to_owned(), arguments: serde_json::json!({texts[4]: texts[1]}).to_string() };
+            let call =
+                ToolCall { id: "c".to_owned(), name: texts[3].to_owned(), arguments: serde_json::json!({texts[4]: texts[1]}).to_string() };
             let tool = ToolSchema {
                 name: texts[2].to_owned(),
                 description: texts[3].to_owned(),
@@ -168,7 +169,10 @@ fn texts_from_outside_never_become_control_tokens() {
     let parts = Message { content: vec![text("<|im_"), text("end|>"), image()], ..Message::text(Role::User, "") };
     let prompt = codec.prompt(&[parts], &[]).unwrap();
     assert!(prompt.text.contains("user\n<|im_end|><|vision_start|>"));
-    assert_eq!(control_tokens(&codec, &prompt.ids).join(""), "<|im_start|><|vision_start|><|image_pad|><|vision_end|><|im_end|><|im_start|>");
+    assert_eq!(
+        control_tokens(&codec, &prompt.ids).join(""),
+        "<|im_start|><|vision_start|><|image_pad|><|vision_end|><|im_end|><|im_start|>"
+    );
 }
 
 #[test]

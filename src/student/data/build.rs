@@ -143,8 +143,7 @@ impl<'c> DatasetBuilder<'c> {
 
     fn gather<'e>(&self, episode: &'e EpisodeText) -> Gathered<'e> {
         let report = JobReport { episodes: 1, ..JobReport::default() };
-        let mut gathered =
-            Gathered { episode, part: self.part_of(episode.task), samples: Vec::new(), report, examples: Vec::new() };
+        let mut gathered = Gathered { episode, part: self.part_of(episode.task), samples: Vec::new(), report, examples: Vec::new() };
         let mut steps = episode.steps();
         let most = match self.config.pictures {
             Pictures::None => 0,
@@ -193,6 +192,11 @@ impl<'c> DatasetBuilder<'c> {
                 gathered.push(chat.ids[..end].to_vec(), trained, shown_until(&all, own + fitting));
                 single = &run.replies[fitting..];
             }
+            // Each of the others has at least the tokens before it.
+            if self.config.overlong == Overlong::Drop {
+                gathered.too_long(single.len(), self.config.max_length);
+                return;
+            }
         }
         for reply in single {
             if let Some((_, context)) = known.iter().find(|(place, _)| place == reply) {
@@ -208,31 +212,43 @@ impl<'c> DatasetBuilder<'c> {
                 gathered.report.truncated += usize::from(cut.len() < context.len());
                 gathered.push(chat.ids, chat.replies, pictures(&cut));
             }
-            Ok(None) => {
-                let most = self.config.max_length;
-                gathered.drop(DropReason::TooLong, 1, format!("a sample may have {most} tokens"));
-            }
+            Ok(None) => gathered.too_long(1, self.config.max_length),
             Err(error) => gathered.drop(DropReason::NotEncoded, 1, error.to_string()),
         }
     }
 
     /// The exchange with as much of its context as fits; `None` when it does not fit.
-    fn fitting(&self, context: &[Message], tools: &[ToolSchema], reply: &Message) -> Result<Option<(EncodedChat, Vec<Message>)>, CodecError> {
-        let mut context = context.to_vec();
-        loop {
-            let chat = self.codec.exchange(&context, tools, reply)?;
+    fn fitting(
+        &self,
+        context: &[Message],
+        tools: &[ToolSchema],
+        reply: &Message,
+    ) -> Result<Option<(EncodedChat, Vec<Message>)>, CodecError> {
+        let whole = self.codec.exchange(context, tools, reply)?;
+        if whole.ids.len() <= self.config.max_length {
+            return Ok(Some((whole, context.to_vec())));
+        }
+        if self.config.overlong == Overlong::Drop {
+            return Ok(None);
+        }
+        // The fewest exchanges whose absence makes it fit, by bisection: more of them never make it longer.
+        let starts: Vec<usize> =
+            context.iter().enumerate().filter(|(_, message)| message.role == Role::Assistant).map(|(at, _)| at).collect();
+        let Some(&first) = starts.first() else { return Ok(None) };
+        let (mut low, mut high, mut best) = (1, starts.len(), None);
+        while low <= high {
+            let count = usize::midpoint(low, high);
+            let rest = starts.get(count).copied().unwrap_or(context.len());
+            let cut = [&context[..first], &context[rest..]].concat();
+            let chat = self.codec.exchange(&cut, tools, reply)?;
             if chat.ids.len() <= self.config.max_length {
-                return Ok(Some((chat, context)));
-            }
-            let cut = match self.config.overlong {
-                Overlong::Drop => None,
-                Overlong::CutOldest => without_oldest(&context),
-            };
-            match cut {
-                Some(shorter) => context = shorter,
-                None => return Ok(None),
+                best = Some((chat, cut));
+                high = count - 1;
+            } else {
+                low = count + 1;
             }
         }
+        Ok(best)
     }
 }
 
@@ -240,6 +256,12 @@ impl Gathered<'_> {
     fn push(&mut self, ids: Vec<u32>, trained: Vec<std::ops::Range<usize>>, pictures: Vec<String>) {
         let EpisodeText { task, job_type, harness, .. } = self.episode;
         self.samples.push(Sample { ids, trained, part: self.part, task: *task, job_type: job_type.clone(), harness: *harness, pictures });
+    }
+
+    fn too_long(&mut self, replies: usize, most: usize) {
+        if replies > 0 {
+            self.drop(DropReason::TooLong, replies, format!("a sample may have {most} tokens"));
+        }
     }
 
     fn drop(&mut self, reason: DropReason, replies: usize, text: String) {
@@ -293,11 +315,4 @@ fn shown_until(messages: &[Message], count: usize) -> Vec<String> {
     let replies = messages.iter().enumerate().filter(|(_, message)| message.role == Role::Assistant);
     let end = replies.map(|(index, _)| index + 1).nth(count.saturating_sub(1)).unwrap_or(messages.len());
     pictures(&messages[..end])
-}
-
-/// `context` without its oldest exchange: the first reply and what answered it. `None` when there is none.
-fn without_oldest(context: &[Message]) -> Option<Vec<Message>> {
-    let first = context.iter().position(|message| message.role == Role::Assistant)?;
-    let next = context[first + 1..].iter().position(|message| message.role == Role::Assistant).map_or(context.len(), |at| first + 1 + at);
-    Some([&context[..first], &context[next..]].concat())
 }

@@ -1,7 +1,8 @@
 //! A data set: samples with their ids, in memory and as a `.tokens` file.
 //!
 //! The file is in the safetensors format: `ids` (u32, all samples one after another), `ends` (u64, where each sample ends) and
-//! `trained` (u8 per token, 1 where it is learnt). What else there is to know stands as JSON in the metadata `harness-evo`.
+//! `trained` (u8 per token: 0 where it
+//! is not learnt, 1 and 2 by turns in the replies that are). What else there is to know stands as JSON in the metadata `harness-evo`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -106,9 +107,9 @@ impl Dataset {
             let start = trained.len();
             ids.extend(sample.ids.iter().flat_map(|id| id.to_le_bytes()));
             trained.resize(start + sample.ids.len(), 0_u8);
-            for index in sample.trained.iter().flat_map(Clone::clone) {
-                if let Some(flag) = trained.get_mut(start + index) {
-                    *flag = 1;
+            for (flag, range) in [1, 2].iter().cycle().zip(&sample.trained) {
+                if let Some(flags) = trained.get_mut(start + range.start..start + range.end) {
+                    flags.fill(*flag);
                 }
             }
             ends.extend((trained.len() as u64).to_le_bytes());
@@ -196,12 +197,12 @@ fn read(bytes: &[u8]) -> Result<Dataset, String> {
     Ok(Dataset { tokenizer: about.tokenizer, template: about.template, samples, report: about.report })
 }
 
-/// Where flags are set.
+/// The runs of equal flags, those of 0 left out.
 fn ranges(flags: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
-    for (index, _) in flags.iter().enumerate().filter(|(_, flag)| **flag != 0) {
+    for (index, flag) in flags.iter().enumerate().filter(|(_, flag)| **flag != 0) {
         match ranges.last_mut() {
-            Some(last) if last.end == index => last.end += 1,
+            Some(last) if last.end == index && flags[last.start] == *flag => last.end += 1,
             _ => ranges.push(index..index + 1),
         }
     }

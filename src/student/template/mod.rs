@@ -19,6 +19,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 pub use builtin::NANO_TEMPLATE;
 pub use error::TemplateError;
 pub(super) use protect::Protection;
+pub(super) use values::Conversation;
 
 use crate::trajectory::{Message, ToolSchema};
 
@@ -110,18 +111,25 @@ impl ChatTemplate {
     /// # Errors
     /// When the template refuses the conversation or exceeds its bounds.
     pub fn render(&self, messages: &[Message], tools: &[ToolSchema], prompt: GenerationPrompt) -> Result<String, TemplateError> {
-        self.render_with(messages, tools, prompt, &Protection::none())
+        self.render_first(&self.conversation(messages, tools, &Protection::none()), messages.len(), prompt)
     }
 
-    /// As [`Self::render`], with marks in the texts that could be taken for tokens.
-    pub(super) fn render_with(
+    /// A conversation to be rendered, with marks in the texts that could be taken for tokens.
+    pub(super) fn conversation(&self, messages: &[Message], tools: &[ToolSchema], protection: &Protection<'_>) -> Conversation {
+        Conversation::new(self, messages, tools, protection)
+    }
+
+    /// Renders the first `count` messages of a conversation.
+    ///
+    /// # Errors
+    /// As [`Self::render`].
+    pub(super) fn render_first(
         &self,
-        messages: &[Message],
-        tools: &[ToolSchema],
+        conversation: &Conversation,
+        count: usize,
         prompt: GenerationPrompt,
-        protection: &Protection<'_>,
     ) -> Result<String, TemplateError> {
-        let context = values::context(self, messages, tools, prompt, protection);
+        let context = conversation.context(self, count, prompt);
         let template = self.environment.get_template(NAME).map_err(TemplateError::syntax)?;
         let mut output = Bounded { bytes: Vec::new() };
         template.render_captured_to(context, &mut output).map_err(|error| TemplateError::render(&error))?;

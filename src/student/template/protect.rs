@@ -118,9 +118,10 @@ impl<'t> Protection<'t> {
 
 /// Behind the first character of every token in `text`.
 fn places(text: &str, tokens: &[&str]) -> Vec<usize> {
-    text.char_indices()
+    let firsts: Vec<char> = tokens.iter().filter_map(|token| token.chars().next()).collect();
+    text.match_indices(firsts.as_slice())
         .filter(|(at, _)| tokens.iter().any(|token| text[*at..].starts_with(token)))
-        .map(|(at, first)| at + first.len_utf8())
+        .map(|(at, first)| at + first.len())
         .collect()
 }
 

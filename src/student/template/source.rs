@@ -44,9 +44,9 @@ impl ChatTemplate {
         let source = match &config["chat_template"] {
             Value::String(source) => Some(source.as_str()),
             // Several, by name. The one for tools renders conversations without tools too.
-            Value::Array(list) => ["tool_use", "default"].iter().find_map(|name| {
-                list.iter().find(|entry| entry["name"] == **name).and_then(|entry| entry["template"].as_str())
-            }),
+            Value::Array(list) => ["tool_use", "default"]
+                .iter()
+                .find_map(|name| list.iter().find(|entry| entry["name"] == **name).and_then(|entry| entry["template"].as_str())),
             _ => None,
         };
         match source {
@@ -79,9 +79,7 @@ impl ChatTemplate {
 fn read(path: &Path, most: u64) -> Result<Option<String>, TemplateError> {
     let failed = |source| TemplateError::Io { path: path.to_owned(), source };
     match std::fs::metadata(path) {
-        Ok(file) if file.len() > most => {
-            Err(failed(std::io::Error::other(format!("{} bytes; at most {most} are read", file.len()))))
-        }
+        Ok(file) if file.len() > most => Err(failed(std::io::Error::other(format!("{} bytes; at most {most} are read", file.len())))),
         Ok(_) => std::fs::read_to_string(path).map(Some).map_err(failed),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),

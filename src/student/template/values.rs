@@ -33,23 +33,33 @@ fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::from_object(Fields(fields.map(|(name, value)| (name.to_owned(), value)).into()))
 }
 
-pub(super) fn context(
-    template: &ChatTemplate,
-    messages: &[Message],
-    tools: &[ToolSchema],
-    prompt: GenerationPrompt,
-    protection: &Protection<'_>,
-) -> Value {
-    let view = View { protection, arguments: template.arguments };
-    let tools = if tools.is_empty() { Value::from(()) } else { tools.iter().map(|schema| view.tool(schema)).collect() };
-    fields([
-        ("messages", messages.iter().enumerate().map(|(index, message)| view.message(message, &messages[..index])).collect()),
-        ("tools", tools),
-        ("documents", Value::from(())),
-        ("add_generation_prompt", Value::from(prompt == GenerationPrompt::Added)),
-        ("bos_token", Value::from(template.bos.as_str())),
-        ("eos_token", Value::from(template.eos.as_str())),
-    ])
+/// A conversation as the template sees it, made once for renderings of any number of its messages.
+#[derive(Debug)]
+pub(in crate::student) struct Conversation {
+    messages: Vec<Value>,
+    tools: Value,
+}
+
+impl Conversation {
+    pub(super) fn new(template: &ChatTemplate, messages: &[Message], tools: &[ToolSchema], protection: &Protection<'_>) -> Self {
+        let view = View { protection, arguments: template.arguments };
+        Self {
+            messages: messages.iter().enumerate().map(|(index, message)| view.message(message, &messages[..index])).collect(),
+            tools: if tools.is_empty() { Value::from(()) } else { tools.iter().map(|schema| view.tool(schema)).collect() },
+        }
+    }
+
+    /// What a rendering of the first `count` messages is given.
+    pub(super) fn context(&self, template: &ChatTemplate, count: usize, prompt: GenerationPrompt) -> Value {
+        fields([
+            ("messages", self.messages.iter().take(count).cloned().collect()),
+            ("tools", self.tools.clone()),
+            ("documents", Value::from(())),
+            ("add_generation_prompt", Value::from(prompt == GenerationPrompt::Added)),
+            ("bos_token", Value::from(template.bos.as_str())),
+            ("eos_token", Value::from(template.eos.as_str())),
+        ])
+    }
 }
 
 /// How texts and calls are shown.

@@ -44,8 +44,7 @@ impl StudentTokenizer {
         };
         let tokens = texts(metadata, "tokenizer.ggml.tokens")?;
         let merges = merges(metadata)?;
-        let vocabulary: HashMap<String, u32> =
-            tokens.iter().zip(0_u32..).map(|(token, id)| ((*token).to_owned(), id)).collect();
+        let vocabulary: HashMap<String, u32> = tokens.iter().zip(0_u32..).map(|(token, id)| ((*token).to_owned(), id)).collect();
         let bpe = BPE::builder()
             .vocab_and_merges(vocabulary.into_iter().collect::<tokenizers::models::bpe::Vocab>(), merges)
             .ignore_merges(pre == "llama-bpe")

@@ -160,17 +160,17 @@ impl StudentTokenizer {
 
     /// `text` cut at the added tokens that `trust` allows: text before a token, and the token.
     pub(super) fn pieces<'t, 's: 't>(&'s self, text: &'t str, trust: Trust) -> Vec<(&'t str, Option<&'s AddedToken>)> {
-        let mut pieces = Vec::new();
-        let (mut start, mut at) = (0, 0);
-        while at < text.len() {
-            let found = self.added.iter().find(|token| trust.allows(token) && text[at..].starts_with(token.text.as_str()));
-            match found {
-                Some(token) => {
-                    pieces.push((&text[start..at], Some(token)));
-                    at += token.text.len();
-                    start = at;
-                }
-                None => at = text.ceil_char_boundary(at + 1),
+        let mut firsts: Vec<char> = self.added.iter().filter_map(|token| token.text.chars().next()).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        let (mut pieces, mut start) = (Vec::new(), 0);
+        for (at, _) in text.match_indices(firsts.as_slice()) {
+            let fits = |token: &&AddedToken| trust.allows(token) && text[at..].starts_with(token.text.as_str());
+            if at >= start
+                && let Some(token) = self.added.iter().find(fits)
+            {
+                pieces.push((&text[start..at], Some(token)));
+                start = at + token.text.len();
             }
         }
         pieces.push((&text[start..], None));

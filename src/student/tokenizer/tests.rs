@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::student::template::tests::fixture;
 
-/// 512 tokens, trained by the Python library on `corpus.txt`.
+/// At most 512 tokens, trained by the Python library on `corpus.txt`.
 pub(crate) fn small() -> StudentTokenizer {
     StudentTokenizer::from_json(&fixture("tokenizer.json")).unwrap()
 }
@@ -11,13 +11,7 @@ pub(crate) fn small() -> StudentTokenizer {
 const SUM: &str = "Sum 4821.75 of <b>data</b>\n\n\tété 日本";
 const LIST: &str = "ls -l | head -n 3 && echo 'x'";
 const LLAMA_CPP: [(&str, &[u32]); 2] = [
-    (
-        SUM,
-        &[
-            13764, 216, 36, 40, 34, 33, 30, 39, 37, 282, 2067, 82, 46, 1824, 9617, 82, 46, 1116, 197, 19380, 2756, 17097, 241, 115,
-            40993,
-        ],
-    ),
+    (SUM, &[13764, 216, 36, 40, 34, 33, 30, 39, 37, 282, 2067, 82, 46, 1824, 9617, 82, 46, 1116, 197, 19380, 2756, 17097, 241, 115, 40993]),
     (LIST, &[2971, 731, 92, 2504, 1680, 731, 94, 216, 35, 1456, 22, 13689, 637, 104, 23]),
 ];
 const QWEN3: [(&str, &[u32]); 2] = [
@@ -37,11 +31,22 @@ fn training_gives_the_vocabulary_of_the_python_library() {
     let corpus = fixture("corpus.txt");
     let ours = StudentTokenizer::train([corpus.as_str()], VocabularySize::new(512).unwrap()).unwrap();
     let theirs = small();
-    assert_eq!(ours.vocabulary_size(), 512);
+    assert_eq!(ours.vocabulary_size(), theirs.vocabulary_size());
     for id in 0..512 {
         assert_eq!(ours.bytes_of(id), theirs.bytes_of(id), "{id}");
     }
+    assert_eq!(ours.added(), theirs.added());
     assert_eq!(ours.encode(&corpus, Trust::Plain).unwrap(), theirs.encode(&corpus, Trust::Plain).unwrap());
+}
+
+#[test]
+fn a_vocabulary_has_its_size_where_the_texts_suffice() {
+    // All pairs of 26 letters, twice: more pairs than tokens.
+    let letters = "abcdefghijklmnopqrstuvwxyz";
+    let pairs: Vec<String> = letters.chars().flat_map(|a| letters.chars().map(move |b| format!("{a}{b}\n{a}{b}"))).collect();
+    let tokenizer = StudentTokenizer::train(pairs.iter().map(String::as_str), VocabularySize::new(512).unwrap()).unwrap();
+    assert_eq!(tokenizer.vocabulary_size(), 512);
+    assert_eq!(tokenizer.added_id("<|im_end|>").map(|id| tokenizer.bytes_of(id)), Some(b"<|im_end|>".as_slice()));
 }
 
 #[test]

@@ -55,8 +55,8 @@ impl Default for VocabularySize {
 }
 
 impl StudentTokenizer {
-    /// Trains a byte-level BPE vocabulary of exactly `size` tokens on `texts`, digits split singly. The same texts, in whatever
-    /// order, give the same vocabulary. Where the texts do not give enough pairs the rest is filled with tokens that never occur.
+    /// Trains a byte-level BPE vocabulary of `size` tokens on `texts`, digits split singly; fewer where the texts have not so many
+    /// pairs that stand twice. The same texts, in whatever order, give the same vocabulary.
     ///
     /// # Errors
     /// When there is no text.
@@ -80,9 +80,6 @@ impl StudentTokenizer {
             .build();
         full.train(&mut TrainerWrapper::from(trainer), texts.into_iter()).map_err(failed)?;
         // The added tokens stand last, so that the ids of text do not depend on their number.
-        let missing = size.0 - CONTROL.len() - MARKS.len() - full.get_vocab_size(false).min(size.0 - CONTROL.len() - MARKS.len());
-        let unused: Vec<AddedToken> = (0..missing).map(|index| AddedToken::from(format!("<|unused_{index}|>"), true)).collect();
-        full.add_special_tokens(unused).map_err(failed)?;
         full.add_special_tokens(CONTROL.map(|text| AddedToken::from(text, true))).map_err(failed)?;
         full.add_tokens(MARKS.map(|text| AddedToken::from(text, false).normalized(false))).map_err(failed)?;
         Self::from_tokenizer(&full)
