@@ -16,6 +16,9 @@ use super::{ChatCodec, ChatTemplate, CodecError, StudentTokenizer, TemplateError
 /// Longest `generation_config.json` that is read, in bytes.
 const LONGEST_CONFIG: u64 = 1024 * 1024;
 
+/// Numbers of a weight that are hashed at once.
+const HASHED_AT_ONCE: usize = 1 << 16;
+
 /// A student: a network, the way from messages to its tokens, and how its makers want it to be drawn from.
 #[derive(Debug)]
 pub struct Student {
@@ -61,6 +64,9 @@ pub enum StudentError {
         /// Rows of the embedding.
         rows: usize,
     },
+    /// The system gives no thread to compute on.
+    #[error("no thread for the student: {0}")]
+    Thread(std::io::Error),
     /// The weights.
     #[error(transparent)]
     Weights(#[from] WeightsError),
@@ -135,6 +141,28 @@ impl Student {
         write("generation_config.json", &GenerationConfig { eos: self.ends(), ..self.generation.clone() }.to_json())?;
         let weights = Weights { config: self.network.config().clone(), tensors: self.network.merged_weights()? };
         Ok(weights::save(folder, &weights)?)
+    }
+
+    /// BLAKE3 over names, shapes and numbers of all weights, adapters included.
+    ///
+    /// # Errors
+    /// Those of candle.
+    pub fn weights_hash(&self) -> Result<blake3::Hash, NetworkError> {
+        let mut hasher = blake3::Hasher::new();
+        let mut bytes = Vec::new();
+        for parameter in self.network.parameters() {
+            let tensor = parameter.tensor().detach();
+            hasher.update(format!("{} {:?}\n", parameter.name(), tensor.dims()).as_bytes());
+            let flat = tensor.flatten_all()?.to_device(&Device::Cpu)?;
+            // A piece at a time: the embedding alone may be gigabytes.
+            for start in (0..flat.elem_count()).step_by(HASHED_AT_ONCE) {
+                let piece = flat.narrow(0, start, HASHED_AT_ONCE.min(flat.elem_count() - start))?;
+                bytes.clear();
+                bytes.extend(piece.to_dtype(DType::F32)?.to_vec1::<f32>()?.iter().flat_map(|number| number.to_le_bytes()));
+                hasher.update(&bytes);
+            }
+        }
+        Ok(hasher.finalize())
     }
 
     /// Every token that ends a reply, the end of a turn first.

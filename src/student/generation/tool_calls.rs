@@ -64,7 +64,7 @@ pub fn read_reply(text: &str, completeness: Completeness) -> Reply {
         }
     }
     said.push_str(if reply.message.tool_calls.is_empty() { rest } else { rest.trim_end() });
-    reply.message.content = if said.is_empty() && !reply.message.tool_calls.is_empty() { Vec::new() } else { vec![ContentPart::Text { text: said }] };
+    reply.message.content = if said.is_empty() { Vec::new() } else { vec![ContentPart::Text { text: said }] };
     reply.message.reasoning = reasoning;
     reply
 }

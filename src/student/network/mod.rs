@@ -24,12 +24,13 @@ use std::collections::BTreeMap;
 
 use candle_core::{DType, Tensor};
 
-pub use adapters::AdapterConfig;
+pub use adapters::{AdapterConfig, Scaling};
 pub use batch::{PackedBatch, Targets};
 pub use decode::RowCache;
 pub use error::NetworkError;
 pub use layer::BaseWeights;
 pub use names::{Projection, weights};
+pub(crate) use parameter::on_host;
 pub use parameter::{Gradients, Parameter};
 pub use training::{Checkpointing, TrainingPass};
 

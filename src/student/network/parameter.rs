@@ -56,6 +56,14 @@ impl Parameter {
         matches!(self.value, Value::Trainable(_))
     }
 
+    /// Overwrites the value of a weight that trains.
+    pub(crate) fn assign(&self, tensor: &Tensor) -> Result<()> {
+        match &self.value {
+            Value::Trainable(var) => var.set(tensor),
+            Value::Frozen(_) => candle_core::bail!("`{}` does not train", self.name),
+        }
+    }
+
     /// The same value, frozen.
     #[must_use]
     pub(crate) fn into_frozen(self) -> Self {
