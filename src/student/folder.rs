@@ -204,3 +204,57 @@ fn load_generation(path: &Path) -> Result<GenerationConfig, StudentError> {
     let text = std::fs::read_to_string(path).map_err(failed)?;
     GenerationConfig::from_json(&text).map_err(|why| StudentError::Generation { path: path.to_owned(), why })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::student::generation::tests::student;
+
+    fn load(path: &Path) -> Result<Student, StudentError> {
+        Student::load(path, BaseWeights::Frozen, DType::F32, &Device::Cpu)
+    }
+
+    #[test]
+    fn what_is_saved_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("made/student");
+        let mut saved = student(1);
+        saved.generation = GenerationConfig { top_k: Some(7), repetition_penalty: 1.25, eos: vec![9] };
+        saved.save(&path).unwrap();
+        let loaded = load(&path).unwrap();
+        assert_eq!(loaded.weights_hash().unwrap(), saved.weights_hash().unwrap());
+        assert_eq!(loaded.network.config(), saved.network.config());
+        assert_eq!(loaded.codec.tokenizer().json(), saved.codec.tokenizer().json());
+        assert_eq!(loaded.codec.template().source(), saved.codec.template().source());
+        assert_eq!(loaded.codec.template().eos(), "<|im_end|>");
+        let eos = vec![saved.codec.end_of_turn(), 9];
+        assert_eq!(loaded.generation, GenerationConfig { eos, ..saved.generation });
+    }
+
+    #[test]
+    fn what_is_no_student_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = || load(folder.path()).unwrap_err().to_string();
+        assert!(error().contains("is no student"));
+        student(1).save(folder.path()).unwrap();
+        std::fs::write(folder.path().join("generation_config.json"), "{\"top_k\": \"many\"}").unwrap();
+        assert!(error().contains("generation_config.json: `top_k`"), "{}", error());
+        std::fs::remove_file(folder.path().join("generation_config.json")).unwrap();
+        assert_eq!(load(folder.path()).unwrap().generation, GenerationConfig::default());
+        std::fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
+        assert!(error().contains("tokenizer.json"));
+        std::fs::write(folder.path().join("model.gguf"), b"GGUF").unwrap();
+        assert!(load(&folder.path().join("model.gguf")).unwrap_err().to_string().contains("model.gguf"));
+    }
+
+    #[test]
+    fn a_vocabulary_of_another_model_is_refused() {
+        let Student { codec, network, .. } = student(1);
+        let mut config = network.config().clone();
+        config.vocabulary = 300;
+        let weights = weights::random(&config, &crate::base::SeedTree::new(1), &Device::Cpu).unwrap();
+        let network = Network::new(config, weights.tensors, BaseWeights::Frozen).unwrap();
+        let error = Student::new(network, codec, GenerationConfig::default()).unwrap_err();
+        assert!(matches!(error, StudentError::Vocabulary { tokens: 512, rows: 300 }), "{error}");
+    }
+}
