@@ -1,6 +1,6 @@
 //! What is learnt from: one episode, whoever kept it.
 
-use crate::harness::HarnessId;
+use crate::harness::{CallForm, HarnessId};
 use crate::task::{JobType, TaskId};
 use crate::trajectory::{Message, Role, ToolSchema, Trajectory};
 
@@ -40,17 +40,16 @@ pub struct StepContext {
 }
 
 impl EpisodeText {
-    /// An episode whose harness edits nothing of the past. The tools are those of the trajectory if a reply calls one through the
-    /// endpoint; where calls were written as text the prompt holds them.
+    /// An episode whose harness edits nothing of the past and has calls written in the form `calls`: where they are text, the prompt
+    /// holds the tools and requests offer none.
     #[must_use]
-    pub fn of(trajectory: &Trajectory, job_type: JobType) -> Self {
-        let native = trajectory.messages.iter().any(|message| !message.tool_calls.is_empty());
+    pub fn of(trajectory: &Trajectory, job_type: JobType, calls: CallForm) -> Self {
         Self {
             task: trajectory.task,
             job_type,
             harness: trajectory.harness,
             messages: trajectory.messages.clone(),
-            tools: if native { trajectory.tools.clone() } else { Vec::new() },
+            tools: if calls == CallForm::Native { trajectory.tools.clone() } else { Vec::new() },
             contexts: Contexts::AppendOnly,
         }
     }

@@ -61,8 +61,9 @@ pub fn episode_of_openai_line(line: &str, number: usize) -> Result<EpisodeText, 
     let wrong = |reason: String| DataError::Line { line: number, reason };
     let Line { messages, tools, metadata } = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
     let tools: Vec<WireTool> = match metadata.calls.as_str() {
-        "native" => serde_json::from_str(&tools).map_err(|error| wrong(format!("`tools`: {error}")))?,
-        _ => Vec::new(),
+        // The prompt holds them.
+        "text" => Vec::new(),
+        _ => serde_json::from_str(&tools).map_err(|error| wrong(format!("`tools`: {error}")))?,
     };
     Ok(EpisodeText {
         task: metadata.task,

@@ -210,7 +210,7 @@ fn an_exported_line_gives_the_samples_of_its_trajectory() {
         usage: vec![Usage::default(); 3],
         outcome: Outcome::Scored { verdict: crate::task::Verdict { score: 1.0, items: Vec::new() }, ending: Ending::Finished },
     };
-    let direct = EpisodeText::of(&trajectory, JobType::new("shell").unwrap());
+    let direct = EpisodeText::of(&trajectory, JobType::new("shell").unwrap(), crate::harness::CallForm::Native);
     let row = crate::export::Row {
         trajectory,
         job_type: JobType::new("shell").unwrap(),

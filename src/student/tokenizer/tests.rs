@@ -165,6 +165,15 @@ fn the_tokenizer_of_qwen3_is_read() {
     let composed = tokenizer.encode("e\u{301}", Trust::Plain).unwrap();
     assert_eq!(tokenizer.decode(&composed), "é");
     assert_eq!(tokenizer.normalised("e\u{301}").unwrap(), "é");
+    // Number and sum of the ids that `apply_chat_template` of transformers gives for these requests.
+    let template = crate::student::ChatTemplate::from_folder(Path::new(&folder)).unwrap();
+    let codec = crate::student::ChatCodec::new(tokenizer, template).unwrap();
+    assert_eq!(codec.end_of_turn(), 151_645);
+    for (name, count, sum) in [("results", 409, 6_477_789), ("system", 56, 1_698_587)] {
+        let (messages, tools) = crate::student::template::tests::case(name);
+        let ids = codec.prompt(&messages, &tools).unwrap().ids;
+        assert_eq!((ids.len(), ids.iter().map(|id| u64::from(*id)).sum::<u64>()), (count, sum), "{name}");
+    }
 }
 
 proptest! {
