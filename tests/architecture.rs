@@ -49,6 +49,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "report",
             "sandbox",
             "store",
+            "student",
             "task",
             "trajectory",
         ],

@@ -17,6 +17,7 @@ mod check;
 mod doctor;
 mod elites;
 mod episode;
+mod eval;
 mod export;
 mod harness;
 mod init;
@@ -81,6 +82,7 @@ enum Command {
     Elites(elites::ElitesArgs),
     Lineage(lineage::LineageArgs),
     Episode(episode::EpisodeArgs),
+    Eval(eval::EvalArgs),
     Export(export::ExportArgs),
     Tasks(tasks::TasksArgs),
     Harness(harness::HarnessArgs),
@@ -120,6 +122,7 @@ fn execute(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Elites(args) => elites::elites(args, output),
         Command::Lineage(args) => lineage::lineage(args, output),
         Command::Episode(args) => episode::episode(args, output),
+        Command::Eval(args) => block_on(eval::eval(args, output)),
         Command::Export(args) => export::export(args, output),
         Command::Tasks(args) => block_on(tasks::tasks(args, output)),
         Command::Harness(args) => harness::harness(args, output),

@@ -11,14 +11,13 @@ use super::training_display::TrainingDisplay;
 use super::training_episodes;
 use crate::base::SeedTree;
 use crate::config::load_training;
+use crate::student::Student;
 use crate::student::data::{Dataset, DatasetBuilder};
 use crate::student::lora::save_adapter;
 use crate::student::nano::nano;
-use crate::student::network::{BaseWeights, Network};
+use crate::student::network::BaseWeights;
 use crate::student::recipe::{Base, SftRecipe};
 use crate::student::training::{Checkpoints, EndReason, SftEnd, TrainingError, sft};
-use crate::student::weights::Weights;
-use crate::student::{ChatCodec, Student, save_student};
 
 const FOLDER: &str = "\
 The folder holds: recipe.toml (a copy of CONFIG), start/ (a nano student before its first step), data.tokens (the samples, with
@@ -61,30 +60,24 @@ fn train_sft(args: &SftArgs, output: &Output) -> Result<(), Failure> {
     let recipe = load_training(&args.config).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("students").join(&recipe.name));
     claim(&folder, &args.config)?;
-    let run = Started::open(&recipe, &folder, output)?;
-    run.dataset.check_tokenizer(run.codec.tokenizer()).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
-    output.note(&run.dataset.report().to_string());
-    let base = if recipe.adapters.is_some() { BaseWeights::Frozen } else { BaseWeights::Train };
-    let config = run.weights.config.clone();
-    let network = Network::new(config, run.weights.tensors, base).map_err(|error| failed(&error.into(), &folder))?;
-    let network = match &recipe.adapters {
-        None => network,
-        Some(adapters) => {
-            let seeds = SeedTree::new(recipe.seed).child("adapters");
-            network.with_adapters(adapters, &seeds).map_err(|error| failed(&error.into(), &folder))?
-        }
-    };
+    let Started { mut student, dataset } = Started::open(&recipe, &folder, output)?;
+    dataset.check_tokenizer(student.codec.tokenizer()).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
+    output.note(&dataset.report().to_string());
+    if let Some(adapters) = &recipe.adapters {
+        let seeds = SeedTree::new(recipe.seed).child("adapters");
+        student.network = student.network.with_adapters(adapters, &seeds).map_err(|error| failed(&error.into(), &folder))?;
+    }
     let checkpoints = Checkpoints::new(&folder.join("checkpoints"), recipe.saving.keep).map_err(|error| failed(&error, &folder))?;
     let mut display = TrainingDisplay::open(&folder.join("metrics.jsonl"), *output)?;
-    let padding = run.codec.end_of_turn();
-    let end = sft(&network, &run.dataset, &recipe, &checkpoints, padding, |event| display.take(event))
-        .map_err(|error| failed(&error, &folder))?;
+    let padding = student.codec.end_of_turn();
+    let end = sft(&student.network, &dataset, &recipe, &checkpoints, padding, |event| display.take(event));
+    let end = end.map_err(|error| failed(&error, &folder))?;
     display.finish()?;
     if end.reason == EndReason::Stopped {
         let failure = Failure::new(FailureKind::Interrupted, format!("stopped after step {}; the state is saved", end.steps));
         return Err(failure.hint("the same command goes on"));
     }
-    write_student(&network, &run.codec, &recipe, &folder)?;
+    write_student(&student, &recipe, &folder)?;
     output.data(&summary(&end, &folder))
 }
 
@@ -111,8 +104,7 @@ fn claim(folder: &Path, config: &Path) -> Result<(), Failure> {
 
 /// What training starts from.
 struct Started {
-    weights: Weights,
-    codec: ChatCodec,
+    student: Student,
     dataset: Dataset,
 }
 
@@ -122,44 +114,42 @@ impl Started {
         let (start, data) = (folder.join("start"), folder.join("data.tokens"));
         let input = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Input, error);
         let run = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Run, error);
-        let load = |path: &Path| Student::load(path, DType::F32, &Device::Cpu);
+        let base = if recipe.adapters.is_some() { BaseWeights::Frozen } else { BaseWeights::Train };
+        let load = |path: &Path| Student::load(path, base, DType::F32, &Device::Cpu);
         if data.is_file() {
             let path = match &recipe.base {
                 Base::Nano { .. } => &start,
                 Base::Path(path) => path,
             };
-            let Student { weights, codec } = load(path).map_err(|error| run(&error))?;
-            return Ok(Self { weights, codec, dataset: Dataset::load(&data).map_err(|error| run(&error))? });
+            let student = load(path).map_err(|error| run(&error))?;
+            return Ok(Self { student, dataset: Dataset::load(&data).map_err(|error| run(&error))? });
         }
         let episodes = training_episodes::gather(&recipe.sources, output)?;
-        let Student { weights, codec } = match &recipe.base {
+        let student = match &recipe.base {
             Base::Nano { vocabulary } => {
                 let seeds = SeedTree::new(recipe.seed).child("nano");
-                let (weights, codec) = nano(&episodes, *vocabulary, &seeds).map_err(|error| input(&error))?;
-                let student = Student { weights, codec };
+                let student = nano(&episodes, *vocabulary, &seeds).map_err(|error| input(&error))?;
                 student.save(&start).map_err(|error| run(&error))?;
                 student
             }
             Base::Path(path) => load(path).map_err(|error| input(&error))?,
         };
         let seeds = SeedTree::new(recipe.seed).child("data");
-        let builder = DatasetBuilder::new(&codec, recipe.data.clone(), &seeds).map_err(|error| input(&error))?;
+        let builder = DatasetBuilder::new(&student.codec, recipe.data.clone(), &seeds).map_err(|error| input(&error))?;
         let dataset = builder.build(&episodes).map_err(|error| input(&error))?;
         dataset.save(&data).map_err(|error| run(&error))?;
-        Ok(Self { weights, codec, dataset })
+        Ok(Self { student, dataset })
     }
 }
 
-fn write_student(network: &Network, codec: &ChatCodec, recipe: &SftRecipe, folder: &Path) -> Result<(), Failure> {
-    let tensors = network.merged_weights().map_err(|error| failed(&error.into(), folder))?;
-    let weights = Weights { config: network.config().clone(), tensors };
-    save_student(&folder.join("student"), &weights, codec).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
+fn write_student(student: &Student, recipe: &SftRecipe, folder: &Path) -> Result<(), Failure> {
+    student.save(&folder.join("student")).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
     if recipe.adapters.is_some() {
         let base = match &recipe.base {
             Base::Path(path) => path.file_name().map_or_else(|| "base".into(), |name| name.to_string_lossy()),
             Base::Nano { .. } => "../start".into(),
         };
-        save_adapter(&folder.join("adapter"), network, &base).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
+        save_adapter(&folder.join("adapter"), &student.network, &base).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
     }
     Ok(())
 }

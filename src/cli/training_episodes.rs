@@ -39,7 +39,7 @@ fn of_run(folder: &Path, output: &Output) -> Result<Vec<EpisodeText>, Failure> {
         let harness = run.reader.harness(&row.trajectory.harness.to_string()).map_err(run.failed())?;
         let steps = sent_steps(&harness.genome, &row.trajectory.messages);
         let steps = steps.into_iter().map(|step| StepContext { reply: step.reply, sent: step.sent.map_err(|lost| lost.to_string()) });
-        episodes.push(EpisodeText::of(&row.trajectory, row.job_type).with_steps(steps.collect()));
+        episodes.push(EpisodeText::of(&row.trajectory, row.job_type, harness.genome.protocol.calls).with_steps(steps.collect()));
     }
     Ok(episodes)
 }

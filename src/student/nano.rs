@@ -4,8 +4,13 @@ use candle_core::Device;
 
 use super::config::{ConfigError, NetworkConfig};
 use super::data::EpisodeText;
-use super::weights::{Weights, WeightsError, random};
-use super::{ChatCodec, ChatTemplate, CodecError, GenerationPrompt, StudentTokenizer, TemplateError, TokenizerError, VocabularySize};
+use super::generation::GenerationConfig;
+use super::network::{BaseWeights, Network, NetworkError};
+use super::weights::{WeightsError, random};
+use super::{
+    ChatCodec, ChatTemplate, CodecError, GenerationPrompt, Student, StudentError, StudentTokenizer, TemplateError, TokenizerError,
+    VocabularySize,
+};
 use crate::base::SeedTree;
 
 /// A student that cannot be made.
@@ -26,6 +31,12 @@ pub enum NanoError {
     /// The weights.
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    /// The network.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The parts do not fit.
+    #[error(transparent)]
+    Student(#[from] StudentError),
 }
 
 /// A student of about two million weights beside its embedding, for conversations like those of `episodes`. The same episodes and seed
@@ -33,12 +44,14 @@ pub enum NanoError {
 ///
 /// # Errors
 /// When there is no text to make a vocabulary of.
-pub fn nano(episodes: &[EpisodeText], size: VocabularySize, seeds: &SeedTree) -> Result<(Weights, ChatCodec), NanoError> {
+pub fn nano(episodes: &[EpisodeText], size: VocabularySize, seeds: &SeedTree) -> Result<Student, NanoError> {
     let template = ChatTemplate::nano()?;
     let render = |episode: &EpisodeText| template.render(&episode.messages, &episode.tools, GenerationPrompt::Absent);
     let texts = episodes.iter().map(render).collect::<Result<Vec<_>, _>>()?;
     let tokenizer = StudentTokenizer::train(texts.iter().map(String::as_str), size)?;
     let codec = ChatCodec::new(tokenizer, template)?;
     let config = NetworkConfig::nano(size.get(), codec.end_of_turn())?;
-    Ok((random(&config, &seeds.child("weights"), &Device::Cpu)?, codec))
+    let weights = random(&config, &seeds.child("weights"), &Device::Cpu)?;
+    let network = Network::new(weights.config, weights.tensors, BaseWeights::Train)?;
+    Ok(Student::new(network, codec, GenerationConfig::default())?)
 }

@@ -7,7 +7,7 @@ use crate::student::data::{DataConfig, Dataset, DatasetBuilder, EpisodeText, Par
 use crate::student::nano::nano;
 use crate::student::network::{AdapterConfig, BaseWeights, Checkpointing, Network, Projection, Scaling};
 use crate::student::recipe::{Base, EvaluationPlan, Length, Optimisation, Rows, SavingPlan, SftRecipe};
-use crate::student::{ChatCodec, VocabularySize};
+use crate::student::{ChatCodec, Student, VocabularySize};
 use crate::task::{JobType, TaskId};
 use crate::trajectory::{Message, Role};
 
@@ -20,8 +20,8 @@ fn episode(number: usize) -> EpisodeText {
         harness: "0123456789abcdef0123456789abcdef".parse::<HarnessId>().unwrap(),
         messages: vec![
             Message::text(Role::System, "Repeat."),
-            Message::text(Role::User, &format!("Say {word} for case {number}.")),
-            Message::text(Role::Assistant, &format!("{word} {word}")),
+            Message::text(Role::User, format!("Say {word} for case {number}.")),
+            Message::text(Role::Assistant, format!("{word} {word}")),
         ],
         tools: Vec::new(),
         contexts: crate::student::data::Contexts::AppendOnly,
@@ -47,10 +47,11 @@ fn recipe(steps: u64) -> SftRecipe {
 
 fn start() -> (Network, ChatCodec, Dataset) {
     let episodes: Vec<EpisodeText> = (0..24).map(episode).collect();
-    let (mut weights, codec) = nano(&episodes, VocabularySize::new(512).unwrap(), &SeedTree::new(1)).unwrap();
+    let Student { network, codec, .. } = nano(&episodes, VocabularySize::new(512).unwrap(), &SeedTree::new(1)).unwrap();
     // Smaller than nano, so that a test takes no time.
-    (weights.config.hidden, weights.config.intermediate, weights.config.layers, weights.config.head_dim) = (32, 48, 2, 8);
-    let weights = crate::student::weights::random(&weights.config, &SeedTree::new(2), &candle_core::Device::Cpu).unwrap();
+    let mut config = network.config().clone();
+    (config.hidden, config.intermediate, config.layers, config.head_dim) = (32, 48, 2, 8);
+    let weights = crate::student::weights::random(&config, &SeedTree::new(2), &candle_core::Device::Cpu).unwrap();
     let network = Network::new(weights.config, weights.tensors, BaseWeights::Train).unwrap();
     let dataset = DatasetBuilder::new(&codec, recipe(1).data, &SeedTree::new(3)).unwrap().build(&episodes).unwrap();
     (network, codec, dataset)
