@@ -24,6 +24,8 @@ mod init;
 mod lineage;
 mod run;
 mod status;
+#[cfg(feature = "student")]
+mod student;
 mod tasks;
 
 #[cfg(feature = "student")]
@@ -84,6 +86,8 @@ enum Command {
     Episode(episode::EpisodeArgs),
     Eval(eval::EvalArgs),
     Export(export::ExportArgs),
+    #[cfg(feature = "student")]
+    Student(student::StudentArgs),
     Tasks(tasks::TasksArgs),
     Harness(harness::HarnessArgs),
     Doctor(doctor::DoctorArgs),
@@ -124,6 +128,8 @@ fn execute(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Episode(args) => episode::episode(args, output),
         Command::Eval(args) => block_on(eval::eval(args, output)),
         Command::Export(args) => export::export(args, output),
+        #[cfg(feature = "student")]
+        Command::Student(args) => student::student(args, output),
         Command::Tasks(args) => block_on(tasks::tasks(args, output)),
         Command::Harness(args) => harness::harness(args, output),
         Command::Doctor(args) => block_on(doctor::doctor(args, output)),

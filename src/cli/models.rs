@@ -61,17 +61,22 @@ fn similar(text: &str) -> String {
 
 #[cfg(feature = "student")]
 fn student(path: &Path, at_once: usize) -> Result<OpenedModel, Failure> {
-    let input = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Input, error);
-    // The processor where the program was built without CUDA.
-    let device = candle_core::Device::cuda_if_available(0).map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
-    let numbers = if device.is_cpu() { candle_core::DType::F32 } else { candle_core::DType::BF16 };
-    let student = Student::load(path, BaseWeights::Frozen, numbers, &device).map_err(|error| input(&error))?;
+    let student = load_student(path)?;
     let rows = NonZeroUsize::new(at_once).unwrap_or(NonZeroUsize::MIN);
     let limits = DecodingLimits { rows, ..DecodingLimits::default() };
     // The name enters trajectories: nothing of this machine's folders.
     let name = path.file_name().map_or_else(|| "student".to_owned(), |name| name.to_string_lossy().into_owned());
-    let model = StudentModel::start(Arc::new(student), &name, Vec::new(), limits).map_err(|error| input(&error))?;
+    let model = StudentModel::start(Arc::new(student), &name, Vec::new(), limits)
+        .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
     Ok(OpenedModel { model: Arc::new(model) })
+}
+
+/// A student for generation: in half precision on a GPU where the program was built for one, else in single precision.
+#[cfg(feature = "student")]
+pub(super) fn load_student(path: &Path) -> Result<Student, Failure> {
+    let device = candle_core::Device::cuda_if_available(0).map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+    let numbers = if device.is_cpu() { candle_core::DType::F32 } else { candle_core::DType::BF16 };
+    Student::load(path, BaseWeights::Frozen, numbers, &device).map_err(|error| Failure::from_error(FailureKind::Input, &error))
 }
 
 #[cfg(not(feature = "student"))]

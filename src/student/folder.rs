@@ -255,6 +255,6 @@ mod tests {
         let weights = weights::random(&config, &crate::base::SeedTree::new(1), &Device::Cpu).unwrap();
         let network = Network::new(config, weights.tensors, BaseWeights::Frozen).unwrap();
         let error = Student::new(network, codec, GenerationConfig::default()).unwrap_err();
-        assert!(matches!(error, StudentError::Vocabulary { tokens: 512, rows: 300 }), "{error}");
+        assert!(matches!(error, StudentError::Vocabulary { rows: 300, ..  }), "{error}");
     }
 }

@@ -52,7 +52,8 @@ pub fn read_reply(text: &str, completeness: Completeness) -> Reply {
                 reply.repaired += usize::from(written == Written::Wrongly);
                 reply.message.tool_calls.push(call);
                 // The line break before a call belongs to it, as templates write it.
-                said.push_str(rest[..at].trim_end());
+                said.push_str(&rest[..at]);
+                said.truncate(said.trim_end().len());
                 rest = &block[length..];
             }
             None => {
@@ -63,7 +64,10 @@ pub fn read_reply(text: &str, completeness: Completeness) -> Reply {
             }
         }
     }
-    said.push_str(if reply.message.tool_calls.is_empty() { rest } else { rest.trim_end() });
+    said.push_str(rest);
+    if !reply.message.tool_calls.is_empty() {
+        said.truncate(said.trim_end().len());
+    }
     reply.message.content = if said.is_empty() { Vec::new() } else { vec![ContentPart::Text { text: said }] };
     reply.message.reasoning = reasoning;
     reply
