@@ -21,9 +21,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -32,8 +30,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::cage::{Cage, DiskBound, DiskUse, mib};
 use super::ground::{Ground, SessionFolder};
-use super::launch::close_all_but;
-use super::live::{Files, Jail, LiveSession, Started, shell_status};
+use super::launch::{Process, Program};
+use super::live::{Files, Jail, LiveSession, Started};
 use super::session::io_error;
 use super::shell::first_file;
 use super::workspace::Owner;
@@ -121,7 +119,7 @@ impl Namespaces {
         let size = mib(self.policy.disk_mib).to_string();
         let filter = filter.as_raw_fd().to_string();
         let ours = |path: PathBuf| path.into_os_string();
-        let mut arguments: Vec<std::ffi::OsString> = Vec::new();
+        let mut arguments: Vec<std::ffi::OsString> = vec!["bwrap".into()];
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(std::ffi::OsString::from));
         add(&[
             "--unshare-all",
@@ -170,17 +168,18 @@ impl Jail for Namespaces {
         NAME
     }
 
-    fn command(&self) -> Result<Command, SandboxError> {
+    fn program(&self) -> Result<Program, SandboxError> {
         let filter = File::open(&self.filter).map_err(|source| io_error("opening the system call filter", source))?;
         let first = self.ground.first(&first_file(&limits::command(&self.policy, u64::from(self.policy.processes))))?;
-        let mut command = Command::new(&self.program);
-        command.args(self.arguments(&filter, &first)).current_dir("/").env_clear();
-        command.envs(environment(&format!("{SESSION}/helpers"), WORKSPACE, "/tmp")).process_group(0);
-        if let Owner::Id(id) = self.owner {
-            command.uid(id).gid(id);
-        }
-        close_all_but(&mut command, Some(filter));
-        Ok(command)
+        Ok(Program {
+            path: self.program.clone(),
+            arguments: self.arguments(&filter, &first),
+            environment: environment(&format!("{SESSION}/helpers"), WORKSPACE, "/tmp").into(),
+            folder: PathBuf::from("/"),
+            user: self.owner.other(),
+            kept: Some(filter),
+            confinement: None,
+        })
     }
 
     fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError> {
@@ -219,7 +218,7 @@ impl Jail for Namespaces {
 
 /// The pid namespace of one shell.
 struct Namespace {
-    bwrap: Mutex<Child>,
+    bwrap: Mutex<Process>,
     /// Its first process: whatever happens to it happens to all.
     handle: OwnedFd,
     init: i32,
@@ -231,7 +230,7 @@ struct Namespace {
 }
 
 impl Namespace {
-    fn bwrap(&self) -> std::sync::MutexGuard<'_, Child> {
+    fn bwrap(&self) -> std::sync::MutexGuard<'_, Process> {
         self.bwrap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -242,13 +241,13 @@ impl Drop for Namespace {
         let mut bwrap = self.bwrap();
         // It ends by itself now, with the status of the shell; only one that does not is killed.
         for _ in 0..500 {
-            if !matches!(bwrap.try_wait(), Ok(None)) {
+            if bwrap.try_wait().is_some() {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_micros(200));
         }
-        let _ = bwrap.kill();
-        let _ = bwrap.wait();
+        bwrap.kill();
+        bwrap.wait();
     }
 }
 
@@ -266,7 +265,7 @@ impl Cage for Namespace {
     }
 
     fn ended(&self) -> Option<i32> {
-        self.bwrap().try_wait().ok().flatten().map(shell_status)
+        self.bwrap().try_wait()
     }
 
     fn kill(&self) {

@@ -20,11 +20,10 @@
 //! - when this program is killed by SIGKILL, programs in the background of a session live on until they end by themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,8 +38,8 @@ use seccompiler::BpfProgram;
 use super::bubblewrap::environment;
 use super::cage::{Cage, DiskBound, DiskUse};
 use super::ground::{Ground, SessionFolder};
-use super::launch::close_all_but;
-use super::live::{Files, Jail, LiveSession, Started, shell_status};
+use super::launch::{Confinement, Process, Program};
+use super::live::{Files, Jail, LiveSession, Started};
 use super::session::io_error;
 use super::shell::first_file;
 use super::workspace::{self, Owner};
@@ -256,24 +255,24 @@ impl Jail for Rules {
         NAME
     }
 
-    fn command(&self) -> Result<Command, SandboxError> {
+    fn program(&self) -> Result<Program, SandboxError> {
         // Programs of this very user (there is no other without root) may have changed it.
         let shielded = std::fs::set_permissions(self.shell.join("bash"), std::fs::Permissions::from_mode(0o111));
         shielded.map_err(|source| io_error("shielding the shell", source))?;
         let ruleset = self.ruleset().map_err(|error| SandboxError::Unavailable { backend: NAME, reason: error.to_string() })?;
-        let mut command = Command::new(self.shell.join("bash"));
+        let first = self.shell.join(self.ground.first(&first_file(&self.limits()))?);
+        let mut arguments: Vec<OsString> = ["bash", "--noediting", "--rcfile"].map(OsString::from).into();
+        arguments.extend([first.into(), "-i".into(), "+m".into()]);
         let helpers = self.folder.path().join("helpers");
-        let first = self.ground.first(&first_file(&self.limits()))?;
-        command.args(["--noediting", "--rcfile"]).arg(self.shell.join(first)).args(["-i", "+m"]);
-        command.current_dir(&self.workspace).env_clear();
-        command.envs(environment(&helpers.to_string_lossy(), &self.home, &self.scratch.to_string_lossy()));
-        command.arg0("bash").process_group(0);
-        if let Some(Lease(id)) = self.user {
-            command.uid(id).gid(id);
-        }
-        close_all_but(&mut command, None);
-        confine(&mut command, ruleset, Arc::clone(&self.filters));
-        Ok(command)
+        Ok(Program {
+            path: self.shell.join("bash"),
+            arguments,
+            environment: environment(&helpers.to_string_lossy(), &self.home, &self.scratch.to_string_lossy()).into(),
+            folder: self.workspace.clone(),
+            user: self.user.as_ref().map(|lease| lease.0),
+            kept: None,
+            confinement: Some(Confinement { rules: ruleset.into(), filters: Arc::clone(&self.filters) }),
+        })
     }
 
     fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError> {
@@ -305,33 +304,9 @@ impl Jail for Rules {
     }
 }
 
-#[expect(unsafe_code, reason = "a process can be confined only between fork and exec")]
-fn confine(command: &mut Command, ruleset: RulesetCreated, filters: Arc<Vec<BpfProgram>>) {
-    let mut ruleset = Some(ruleset);
-    let parent = std::process::id();
-    let work = move || {
-        // SAFETY: plain system calls on integers.
-        let orphaned = unsafe {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            u32::try_from(libc::getppid()) != Ok(parent)
-        };
-        let ruleset = ruleset.take().filter(|_| !orphaned).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ESRCH))?;
-        ruleset.restrict_self().map_err(|_| std::io::Error::from_raw_os_error(libc::EPERM))?;
-        for filter in filters.iter() {
-            seccompiler::apply_filter(filter).map_err(|_| std::io::Error::from_raw_os_error(libc::EACCES))?;
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec only system calls are made, on values built before; what is freed was allocated before, and the
-    // C library keeps its allocator usable in the child.
-    unsafe {
-        command.pre_exec(work);
-    }
-}
-
 /// The process group of one shell.
 struct Group {
-    leader: Mutex<Child>,
+    leader: Mutex<Process>,
     group: i32,
     workspace: OwnedFd,
     scratch: OwnedFd,
@@ -359,7 +334,7 @@ impl Cage for Group {
             Ok(None) => None,
             Ok(Some(status)) => status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal)),
             // It was waited for already.
-            Err(_) => leader.try_wait().ok().flatten().map(shell_status),
+            Err(_) => leader.try_wait(),
         }
     }
 
@@ -381,7 +356,7 @@ impl Cage for Group {
             }
             std::thread::sleep(Duration::from_micros(200));
         }
-        let _ = leader.wait();
+        leader.wait();
     }
 
     fn workspace(&self) -> BorrowedFd<'_> {

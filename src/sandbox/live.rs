@@ -1,14 +1,13 @@
 //! A session over any cage: runs commands, starts the shell again when it ends, takes the files out at the end.
 
 use std::os::fd::AsFd;
-use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cage::{Breach, Cage, Guard, mib};
 use super::capture::Capture;
 use super::ground::SessionFolder;
-use super::launch::launch;
+use super::launch::{Process, Program, launch};
 use super::shell::{Finish, Shell, exit_status};
 use super::workspace::{self, Bounds, Owner};
 use super::{CommandEnd, CommandOutput, Policy, SandboxError, Session};
@@ -20,7 +19,7 @@ pub(super) trait Jail: Send + Sync {
     fn backend(&self) -> &'static str;
 
     /// The program that becomes the shell, confined; it reads [`super::shell::first_file`] when it starts.
-    fn command(&self) -> Result<Command, SandboxError>;
+    fn program(&self) -> Result<Program, SandboxError>;
 
     /// Takes charge of it once its shell is there.
     fn enclose(&self, shell: Started) -> Result<Arc<dyn Cage>, SandboxError>;
@@ -49,35 +48,27 @@ pub(super) enum Files {
 
 /// A process that leads its own group and that nothing has charge of yet. Dropping it kills the group.
 #[derive(Debug)]
-pub(super) struct Started(Option<Child>);
+pub(super) struct Started(Option<Process>);
 
 impl Started {
     /// Its process id.
     pub(super) fn id(&self) -> i32 {
-        self.0.as_ref().and_then(|child| i32::try_from(child.id()).ok()).unwrap_or(0)
+        self.0.as_ref().map_or(0, Process::id)
     }
 
-    /// Hands the child over.
-    pub(super) fn take(mut self) -> Option<Child> {
+    /// Hands the process over.
+    pub(super) fn take(mut self) -> Option<Process> {
         self.0.take()
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            if let Some(group) = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)) {
-                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-            }
-            let _ = child.wait();
+        if let Some(mut process) = self.0.take() {
+            process.kill_group();
+            process.wait();
         }
     }
-}
-
-/// The status a shell would show: 128 and the signal, where a signal ended it.
-pub(super) fn shell_status(status: ExitStatus) -> i32 {
-    use std::os::unix::process::ExitStatusExt;
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 /// A session of any backend.
@@ -115,13 +106,8 @@ impl LiveSession {
     }
 
     async fn begin(&self, files: Option<&Snapshot>) -> Result<Life, SandboxError> {
-        let command = self.jail.command()?;
-        let reader = match self.jail.owner() {
-            Owner::Caller => None,
-            Owner::Id(id) => Some(id),
-        };
-        let (child, streams) = launch(command, reader).await?;
-        let started = Started(Some(child));
+        let (process, streams) = launch(self.jail.program()?).await?;
+        let started = Started(Some(process));
         let shell = Shell::meet(streams, self.jail.backend()).await?;
         let cage = self.jail.enclose(started)?;
         let guard = Guard::watch(Arc::clone(&cage), &self.policy, self.deadline)?;

@@ -2,12 +2,16 @@
 //!
 //! Writing happens before anything untrusted runs, reading after everything is dead, so nothing races with either.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmodat, fchmod, mkdirat, openat, readlinkat, statat, symlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Timespec, Timestamps, chmodat, fchmod, futimens, mkdirat, openat, readlinkat, statat, symlinkat,
+    utimensat,
+};
 
 use super::SandboxError;
 use super::cage::{DiskUse, MOST_FILES};
@@ -25,6 +29,10 @@ pub(super) struct Bounds {
     pub(super) depth: usize,
 }
 
+/// When every file that is put in was written: 2026-01-01 00:00 UTC. What a listing shows must not hang on when an episode was played.
+const WRITTEN: Timestamps = Timestamps { last_access: NEW_YEAR, last_modification: NEW_YEAR };
+const NEW_YEAR: Timespec = Timespec { tv_sec: 1_767_225_600, tv_nsec: 0 };
+
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Who owns what is written.
@@ -34,6 +42,16 @@ pub(super) enum Owner {
     Caller,
     /// Another user and group of the same number; this process must be root.
     Id(u32),
+}
+
+impl Owner {
+    /// The number of the other user.
+    pub(super) const fn other(self) -> Option<u32> {
+        match self {
+            Self::Caller => None,
+            Self::Id(id) => Some(id),
+        }
+    }
 }
 
 /// Writes the snapshot into `folder`, which must be empty or trusted.
@@ -64,23 +82,28 @@ fn become_for_files(id: u32) {
 }
 
 fn write_all(folder: BorrowedFd<'_>, files: &Snapshot) -> Result<(), SandboxError> {
-    let mut folders = Vec::new();
+    // Those that only lie on the way to a file have no mode of their own.
+    let mut folders = BTreeMap::new();
     for (path, entry) in files.iter() {
         write_entry(folder, path, entry).map_err(|source| io_error(format!("writing `{path}` into the workspace"), source))?;
+        for (end, _) in path.match_indices('/') {
+            folders.entry(&path[..end]).or_insert(None);
+        }
         if let Entry::Folder { mode } = entry {
-            folders.push((path, *mode));
+            folders.insert(path, Some(*mode));
         }
     }
-    // Modes of folders come last and from the inside out: one without write permission must not stop its own content.
+    // Modes and times of folders come last and from the inside out: one without write permission must not stop its own content.
     for (path, mode) in folders.into_iter().rev() {
         let set = || -> io::Result<()> {
             let (parent, name) = parent_of(folder, path)?;
             let folder = openat(&parent, name, FOLDER, Mode::empty())?;
-            Ok(fchmod(&folder, permissions(mode))?)
+            futimens(&folder, &WRITTEN)?;
+            mode.map_or(Ok(()), |mode| Ok(fchmod(&folder, permissions(mode))?))
         };
         set().map_err(|source| io_error(format!("setting the mode of `{path}`"), source))?;
     }
-    Ok(())
+    futimens(folder, &WRITTEN).map_err(|error| io_error("setting the time of the workspace", error))
 }
 
 /// Never set-user-id or set-group-id: nothing inside may gain rights by them.
@@ -97,7 +120,10 @@ fn write_entry(root: BorrowedFd<'_>, path: &str, entry: &Entry) -> io::Result<()
             Err(rustix::io::Errno::EXIST) => Ok(()),
             other => Ok(other?),
         },
-        Entry::Link { target } => Ok(symlinkat(target, &parent, name)?),
+        Entry::Link { target } => {
+            symlinkat(target, &parent, name)?;
+            Ok(utimensat(&parent, name, &WRITTEN, AtFlags::SYMLINK_NOFOLLOW)?)
+        }
         Entry::Other => Ok(()),
     }
 }
@@ -106,6 +132,7 @@ fn write_file(parent: BorrowedFd<'_>, name: &str, bytes: &[u8], mode: u32) -> io
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(parent, name, flags, Mode::RUSR | Mode::WUSR)?);
     file.write_all(bytes)?;
+    futimens(&file, &WRITTEN)?;
     Ok(fchmod(&file, permissions(mode))?)
 }
 

@@ -104,6 +104,7 @@ async fn files_come_back_as_they_went_in() {
         let helpers = BTreeMap::from([("greet".to_owned(), "#!/bin/sh\necho hello $1\n".to_owned())]);
         let mut session = sandbox.start(&Policy::default(), files, &helpers).await.unwrap();
         assert_eq!(text(session.as_mut(), "deep/er/run.sh; greet you; cat link; umask").await, "ran\nhello you\ntext\n0022\n");
+        assert_eq!(text(session.as_mut(), "find . -newermt '2026-01-01 00:00:01'; find . -mindepth 1 | wc -l").await, "8\n");
         assert_eq!(&session.finish().await.unwrap(), files);
     })
     .await;
@@ -151,6 +152,17 @@ async fn the_environment_is_the_same_everywhere() {
         let mut session = session(sandbox.as_ref()).await;
         let names = text(session.as_mut(), "env | cut -d= -f1 | sort | tr '\\n' ' '").await;
         assert_eq!(names, "HOME LANG LOGNAME PATH PWD PYTHONDONTWRITEBYTECODE PYTHONHASHSEED SHELL SHLVL TERM TMPDIR TZ USER _ ");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn signals_are_as_a_new_program_expects_them() {
+    both(async |sandbox| {
+        let mut session = session(sandbox.as_ref()).await;
+        assert_eq!(text(session.as_mut(), "yes | head -n 1; echo ${PIPESTATUS[0]}").await, "y\n141\n");
+        let masks = text(session.as_mut(), "grep -E '^Sig(Blk|Ign)' /proc/self/status | tr -d '\\t'").await;
+        assert_eq!(masks, "SigBlk:0000000000000000\nSigIgn:0000000000000000\n");
     })
     .await;
 }

@@ -182,13 +182,13 @@ pub(super) fn look_after(call: &ActCall, offered: &[String]) -> Option<Call> {
         ActCall::Write { path, .. } | ActCall::Edit { path, .. } | ActCall::Read { path } => Some(path),
         ActCall::Run { .. } | ActCall::Python { .. } => None,
     };
-    let command = path.map_or_else(|| "ls -l".to_owned(), |path| format!("head -c 600 {}", quoted(path)));
+    let command = path.map_or_else(|| "ls -p".to_owned(), |path| format!("head -c 600 {}", quoted(path)));
     render(&ActCall::Run { command }, offered).map(|(call, _)| call)
 }
 
 /// A look at everything.
 pub(super) fn look_around(offered: &[String]) -> Option<Call> {
-    let shell = render(&ActCall::Run { command: "ls -laR . | head -n 60".to_owned() }, offered).map(|(call, _)| call);
+    let shell = render(&ActCall::Run { command: "ls -pAR . | head -n 60".to_owned() }, offered).map(|(call, _)| call);
     shell.or_else(|| offered.iter().any(|tool| tool == "list_files").then(|| Call::new("list_files", json!({}))))
 }
 
