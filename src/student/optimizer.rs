@@ -183,7 +183,13 @@ impl AdamW {
     ///
     /// # Errors
     /// [`OptimizerError::NotFinite`] before anything is changed.
-    pub fn step(&mut self, network: &Network, gradients: &Gradients, rate: f64, most_norm: Option<f64>) -> Result<StepReport, OptimizerError> {
+    pub fn step(
+        &mut self,
+        network: &Network,
+        gradients: &Gradients,
+        rate: f64,
+        most_norm: Option<f64>,
+    ) -> Result<StepReport, OptimizerError> {
         let step = self.step + 1;
         let norm = gradients.norm()?;
         if !norm.is_finite() {
