@@ -4,7 +4,7 @@
 //! `cargo bench --bench student_training -- [STEPS]` (default 8; the first is not counted). `RAYON_NUM_THREADS` sets the
 //! threads.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench prints, and a failure ends it")]
+#![cfg_attr(feature = "student", expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench prints, and a failure ends it"))]
 
 #[cfg(feature = "student")]
 mod student {
