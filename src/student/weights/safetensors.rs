@@ -13,16 +13,15 @@ use super::WeightsError;
 /// Bytes of a header at most: the format's own limit.
 const MOST_HEADER: u64 = 100_000_000;
 
+/// The tensors of a file and its free-form metadata.
+pub(crate) type Contents = (BTreeMap<String, Tensor>, HashMap<String, String>);
+
 /// Reads the tensors of a file and its free-form metadata; each is converted to `dtype` on `device` as it is read, so
 /// that the file is never in memory as a whole.
 ///
 /// # Errors
 /// Names the file, and the tensor that is damaged, of a number type that is not floating point, or past the file's end.
-pub(crate) fn read_tensors(
-    path: &Path,
-    dtype: DType,
-    device: &Device,
-) -> Result<(BTreeMap<String, Tensor>, HashMap<String, String>), WeightsError> {
+pub(crate) fn read_tensors(path: &Path, dtype: DType, device: &Device) -> Result<Contents, WeightsError> {
     let mut file = File::open(path).map_err(WeightsError::io(path))?;
     let size = file.metadata().map_err(WeightsError::io(path))?.len();
     let (start, metadata) = read_header(path, &mut file, size)?;
