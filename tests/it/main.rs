@@ -20,5 +20,5 @@ mod mock_llm;
 mod session;
 #[cfg(test)]
 mod tasks;
-#[cfg(feature = "student")]
+#[cfg(all(test, feature = "student"))]
 mod train;
