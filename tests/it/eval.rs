@@ -52,7 +52,8 @@ fn wrong_names_are_explained() {
         ("student:nowhere", "minimal", "nowhere"),
         ("rehearsal", "minimial", "built-in templates are"),
     ] {
-        let output = program().args(["eval", "--model", model, "--harness", harness]).args(TASKS).output().unwrap();
+        let output =
+            program().args(["eval", "--model", model, "--harness", harness]).args(TASKS).args(["--split", "search"]).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains(part) && output.stdout.is_empty(), "{model} {harness}: {stderr}");
