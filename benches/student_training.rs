@@ -4,7 +4,7 @@
 //! `cargo bench --bench student_training -- [STEPS]` (default 8; the first is not counted). `RAYON_NUM_THREADS` sets the
 //! threads.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench prints, and a failure ends it")]
+#![cfg_attr(feature = "student", expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench prints, and a failure ends it"))]
 
 #[cfg(feature = "student")]
 mod student {
@@ -13,7 +13,9 @@ mod student {
     use candle_core::Device;
     use harness_evo::base::SeedTree;
     use harness_evo::student::config::{Family, NetworkConfig};
-    use harness_evo::student::network::{AdapterConfig, BaseWeights, Checkpointing, Network, PackedBatch, Projection, Scaling, Targets, TrainingPass};
+    use harness_evo::student::network::{
+        AdapterConfig, BaseWeights, Checkpointing, Network, PackedBatch, Projection, Scaling, Targets, TrainingPass,
+    };
     use harness_evo::student::optimizer::{AdamW, AdamWConfig};
     use harness_evo::student::weights::random;
 
@@ -47,7 +49,13 @@ mod student {
         };
         let weights = random(&config, &SeedTree::new(1), &Device::Cpu).unwrap();
         let network = Network::new(weights.config, weights.tensors, base).unwrap();
-        let adapter = AdapterConfig { rank: 8, alpha: 16.0, dropout: 0.0, scaling: Scaling::Standard, targets: Projection::ALL.into_iter().collect() };
+        let adapter = AdapterConfig {
+            rank: 8,
+            alpha: 16.0,
+            dropout: 0.0,
+            scaling: Scaling::Standard,
+            targets: Projection::ALL.into_iter().collect(),
+        };
         match base {
             BaseWeights::Train => network,
             BaseWeights::Frozen => network.with_adapters(&adapter, &SeedTree::new(2)).unwrap(),

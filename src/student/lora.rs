@@ -177,7 +177,8 @@ mod tests {
             scaling: Scaling::RankStabilised,
             targets: BTreeSet::from([Projection::Query, Projection::Down]),
         };
-        let network = Network::new(config, weights.tensors, BaseWeights::Frozen).unwrap().with_adapters(&adapter, &SeedTree::new(2)).unwrap();
+        let network =
+            Network::new(config, weights.tensors, BaseWeights::Frozen).unwrap().with_adapters(&adapter, &SeedTree::new(2)).unwrap();
         let folder = tempfile::tempdir().unwrap();
         save_adapter(folder.path(), &network, "base").unwrap();
         let read = load_adapter(folder.path()).unwrap();

@@ -4,6 +4,8 @@
 //! use. [`data`] makes training samples with it. Networks are written here for training and generation, on candle's tensors.
 //! candle-transformers is not used: its decoders run on operations that cut gradients silently. [`generation`] draws replies, and
 //! [`StudentModel`] makes a [`Student`] a [`crate::model::LanguageModel`].
+//!
+//! Gradients are taken layer by layer: no graph is deeper than one layer, and training runs on a thread of any stack.
 
 pub mod config;
 pub mod data;

@@ -159,7 +159,11 @@ impl AdamW {
     /// For constants out of range.
     pub fn new(config: AdamWConfig, network: &Network) -> Result<Self, OptimizerError> {
         let shares = [config.beta1, config.beta2];
-        if shares.iter().any(|beta| !(0.0..1.0).contains(beta)) || !(config.epsilon > 0.0) || !(config.weight_decay >= 0.0) {
+        let sizes = [config.epsilon, config.weight_decay];
+        if shares.iter().any(|beta| !(0.0..1.0).contains(beta))
+            || sizes.iter().any(|size| !(0.0..=1e3).contains(size))
+            || config.epsilon == 0.0
+        {
             return Err(OptimizerError::Setting(format!("constants out of range: {config:?}")));
         }
         let mut states = BTreeMap::new();
@@ -183,7 +187,13 @@ impl AdamW {
     ///
     /// # Errors
     /// [`OptimizerError::NotFinite`] before anything is changed.
-    pub fn step(&mut self, network: &Network, gradients: &Gradients, rate: f64, most_norm: Option<f64>) -> Result<StepReport, OptimizerError> {
+    pub fn step(
+        &mut self,
+        network: &Network,
+        gradients: &Gradients,
+        rate: f64,
+        most_norm: Option<f64>,
+    ) -> Result<StepReport, OptimizerError> {
         let step = self.step + 1;
         let norm = gradients.norm()?;
         if !norm.is_finite() {

@@ -15,11 +15,11 @@ use crate::base::SeedTree;
 pub struct AdapterConfig {
     /// Rows of A.
     pub rank: usize,
-    /// What the adapter gives is multiplied by `alpha / rank`.
+    /// What the adapter gives is multiplied by this and divided as `scaling` says.
     pub alpha: f64,
     /// Share of the adapter's input dropped while training, in `[0, 1)`.
     pub dropout: f64,
-    /// Whether the factor is `alpha / sqrt(rank)` instead (rsLoRA; Kalajdzievski 2023).
+    /// How the factor follows from `alpha` and the rank.
     pub scaling: Scaling,
     /// The maps that have one, in every layer.
     pub targets: BTreeSet<Projection>,
@@ -30,7 +30,7 @@ pub struct AdapterConfig {
 pub enum Scaling {
     /// `alpha / rank`.
     Standard,
-    /// `alpha / sqrt(rank)`, stable for large ranks.
+    /// `alpha / sqrt(rank)`, stable for large ranks (rsLoRA; Kalajdzievski 2023).
     RankStabilised,
 }
 

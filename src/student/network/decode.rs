@@ -91,7 +91,11 @@ impl Network {
     /// further use.
     pub fn extend(&self, rows: &mut [RowCache], tokens: &[&[u32]]) -> Result<Vec<Vec<f32>>, NetworkError> {
         if rows.len() != tokens.len() || tokens.iter().any(|tokens| tokens.is_empty()) {
-            return Err(NetworkError::Batch(format!("{} rows extended by {} lists of tokens, none of which may be empty", rows.len(), tokens.len())));
+            return Err(NetworkError::Batch(format!(
+                "{} rows extended by {} lists of tokens, none of which may be empty",
+                rows.len(),
+                tokens.len()
+            )));
         }
         if rows.iter().any(|row| row.layers.len() != self.layers.len()) {
             return Err(NetworkError::Batch("a row of another network".into()));
@@ -180,7 +184,15 @@ impl Network {
 
 impl LayerCache {
     /// Appends the run's keys and values and writes its context, `(count, query_width)`.
-    fn attend(&mut self, shape: HeadShape, run: &Run, rotated: &[f32], qkv: &[f32], starts: &[u32], context: &mut [f32]) -> Result<(), NetworkError> {
+    fn attend(
+        &mut self,
+        shape: HeadShape,
+        run: &Run,
+        rotated: &[f32],
+        qkv: &[f32],
+        starts: &[u32],
+        context: &mut [f32],
+    ) -> Result<(), NetworkError> {
         if let Self::Empty = self {
             *self = Self::Host { keys: Vec::new(), values: Vec::new() };
         }

@@ -147,7 +147,13 @@ pub(crate) fn backward(layer: &Layer, tokens: Tokens<'_>, tape: Tape, mut gradie
 }
 
 /// Turns the gradient of the layer's output into that of its middle; returns the middle and what the output's map kept.
-fn feed_backward(layer: &Layer, tokens: Tokens<'_>, feed: Feed, gradient: &mut Buffer, gradients: &mut Gradients) -> Result<(Buffer, Option<Buffer>)> {
+fn feed_backward(
+    layer: &Layer,
+    tokens: Tokens<'_>,
+    feed: Feed,
+    gradient: &mut Buffer,
+    gradients: &mut Gradients,
+) -> Result<(Buffer, Option<Buffer>)> {
     let (pass, count) = (tokens.pass, tokens.count());
     let Feed { middle, normed, mut gates, unit, reduced: [output, gate, up, down] } = feed;
     let hidden = middle.len() / count.max(1);
@@ -183,7 +189,14 @@ fn heads_backward(layer: &Layer, tokens: Tokens<'_>, projected: &Projected, grou
 }
 
 /// Adds the gradient of a norm's input to `dx`.
-pub(crate) fn norm_backward(weight: &Parameter, epsilon: f32, x: &[f32], dy: &[f32], dx: &mut [f32], gradients: &mut Gradients) -> Result<()> {
+pub(crate) fn norm_backward(
+    weight: &Parameter,
+    epsilon: f32,
+    x: &[f32],
+    dy: &[f32],
+    dx: &mut [f32],
+    gradients: &mut Gradients,
+) -> Result<()> {
     let found = rms_norm::backward(x, &numbers(weight.tensor())?, epsilon, dy, dx, weight.trains());
     found.map_or(Ok(()), |found| gradients.add_numbers(weight, &found))
 }

@@ -83,7 +83,15 @@ impl Linear {
 
     /// Writes the result for `rows` rows of `x` to `y`, whose rows begin `stride` numbers apart, and returns what the
     /// adapter's backward needs.
-    pub(crate) fn forward(&self, x: &[f32], rows: usize, y: &mut [f32], stride: usize, write: Write, pass: Pass<'_>) -> Result<Option<Buffer>> {
+    pub(crate) fn forward(
+        &self,
+        x: &[f32],
+        rows: usize,
+        y: &mut [f32],
+        stride: usize,
+        write: Write,
+        pass: Pass<'_>,
+    ) -> Result<Option<Buffer>> {
         let (width_out, width_in) = self.weight.tensor().dims2()?;
         let input = Matrix::new(x, rows, width_in)?;
         let weight = numbers(self.weight.tensor())?;
@@ -151,7 +159,11 @@ impl Linear {
         let weight = self.weight.tensor().detach();
         match &self.adapter {
             None => Ok(weight),
-            Some(adapter) => weight + (adapter.up.tensor().detach().matmul(&adapter.down.tensor().detach())? * adapter.scale)?.to_dtype(self.weight.tensor().dtype())?,
+            Some(adapter) => {
+                weight
+                    + (adapter.up.tensor().detach().matmul(&adapter.down.tensor().detach())? * adapter.scale)?
+                        .to_dtype(self.weight.tensor().dtype())?
+            }
         }
     }
 }
@@ -182,7 +194,14 @@ impl Adapter {
         })?;
         let mut d_reduced = workspace.take(rows * rank);
         let up = numbers(self.up.tensor())?;
-        product(Target::new(&mut d_reduced, rows, rank)?, Write::Replace, self.scale(), dy, Matrix::new(&up, width_out, rank)?, Threads::All)?;
+        product(
+            Target::new(&mut d_reduced, rows, rank)?,
+            Write::Replace,
+            self.scale(),
+            dy,
+            Matrix::new(&up, width_out, rank)?,
+            Threads::All,
+        )?;
         let d_reduced = Matrix::new(&d_reduced, rows, rank)?;
         gradients.change(&self.down, |d_down| {
             let x = Matrix::new(x, rows, width_in)?;

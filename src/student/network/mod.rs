@@ -87,7 +87,11 @@ impl Network {
         if let Some(name) = source.tensors.into_keys().next() {
             return Err(NetworkError::UnknownTensor(name));
         }
-        let kernels = if embedding.tensor().device().is_cpu() && embedding.tensor().dtype() == DType::F32 { Kernels::Fused } else { Kernels::Composed };
+        let kernels = if embedding.tensor().device().is_cpu() && embedding.tensor().dtype() == DType::F32 {
+            Kernels::Fused
+        } else {
+            Kernels::Composed
+        };
         Ok(Self { config, embedding, layers, norm, separate_head, adapters: None, kernels, workspace: Workspace::default() })
     }
 

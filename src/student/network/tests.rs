@@ -8,10 +8,10 @@ use candle_core::{DType, Device, Tensor};
 use super::*;
 use crate::base::SeedTree;
 use crate::student::config::Family;
-use crate::student::lora::load_adapter;
+use crate::student::lora::{load_adapter, save_adapter};
 use crate::student::ops::testing::assert_close;
 use crate::student::optimizer::{AdamW, AdamWConfig, Decays};
-use crate::student::weights::{load, random, read_tensors};
+use crate::student::weights::{Weights, load, random, save, write_tensors};
 
 const FAMILIES: [&str; 2] = ["qwen3", "llama"];
 const PLAIN: TrainingPass = TrainingPass { checkpointing: Checkpointing::Off, dropout: None };
@@ -306,7 +306,10 @@ fn half_precision_runs_on_stock_operations() {
     };
     let ((loss, norm), (full_loss, full_norm)) = (run(&half), run(&full));
     // Eight bits of precision.
-    assert!((loss - full_loss).abs() < 0.05 * full_loss.abs() && (norm - full_norm).abs() < 0.1 * full_norm, "{loss} {full_loss} {norm} {full_norm}");
+    assert!(
+        (loss - full_loss).abs() < 0.05 * full_loss.abs() && (norm - full_norm).abs() < 0.1 * full_norm,
+        "{loss} {full_loss} {norm} {full_norm}"
+    );
     let mut optimizer = AdamW::new(AdamWConfig::default(), &half).unwrap();
     let mut gradients = half.zero_gradients().unwrap();
     half.accumulate(&batch, &targets, &PLAIN, &mut gradients).unwrap();
@@ -333,16 +336,59 @@ fn a_deep_network_trains_on_a_small_stack() {
     assert!(norm.is_finite() && norm > 0.0);
 }
 
+/// Writes what `tests/fixtures/student/check_export.py` loads in `transformers` and `peft`.
+#[test]
+#[ignore = "writes to the folder that STUDENT_EXPORT names"]
+fn an_export_for_other_programs() {
+    let Ok(root) = std::env::var("STUDENT_EXPORT") else { return };
+    for family in FAMILIES {
+        let folder = PathBuf::from(&root).join(family);
+        let network = adapted(family, 0.0, Kernels::Fused);
+        let ids = ids(&reference(family, "reference.safetensors"));
+        let of = |tensors| Weights { config: network.config().clone(), tensors };
+        save(&folder.join("base"), &load(&fixtures(family), DType::F32, &Device::Cpu).unwrap()).unwrap();
+        save(&folder.join("merged"), &of(network.merged_weights().unwrap())).unwrap();
+        save_adapter(&folder.join("adapter"), &network, "base").unwrap();
+        let length = ids.len() / 2;
+        #[expect(clippy::cast_precision_loss, reason = "token ids are small")]
+        let numbers: Vec<f32> = ids.iter().map(|id| *id as f32).collect();
+        let own = BTreeMap::from([
+            ("ids".to_owned(), Tensor::from_vec(numbers, (2, length), &Device::Cpu).unwrap()),
+            ("logits".to_owned(), Tensor::from_vec(logits(&network, &ids), (2, length, 97), &Device::Cpu).unwrap()),
+        ]);
+        write_tensors(&folder.join("logits.safetensors"), &own, &[]).unwrap();
+    }
+}
+
+/// A model as it is shipped: `STUDENT_GGUF` names the file of an instruction-tuned SmolLM2.
+#[test]
+fn a_shipped_gguf_speaks() {
+    let Some(path) = std::env::var_os("STUDENT_GGUF") else { return };
+    let weights = crate::student::weights::load_gguf(&PathBuf::from(path), DType::F32, &Device::Cpu).unwrap();
+    assert_eq!((weights.config.parameters(), weights.config.rope_theta), (134_515_008, 1e5));
+    let network = Network::new(weights.config, weights.tensors, BaseWeights::Frozen).unwrap();
+    // Of shipped weights a text is far likelier than its words in another order.
+    let ids: [u32; 8] = [504, 3575, 282, 4649, 314, 7042, 30, 198];
+    let score = |ids: &[u32]| {
+        let batch = PackedBatch::from_documents(&[vec![ids[..7].to_vec()]], 0).unwrap();
+        network.loss(&batch, &Targets::new(ids[1..].to_vec(), vec![1.0 / 7.0; 7]).unwrap()).unwrap()
+    };
+    let mut turned = ids;
+    turned.reverse();
+    assert!(score(&ids) < 4.0 && score(&turned) > score(&ids) + 2.0, "{} {}", score(&ids), score(&turned));
+}
+
 #[test]
 fn what_does_not_fit_is_an_error() {
-    let (batch, targets) = packed();
+    let (batch, _) = packed();
     let frozen = network("llama", BaseWeights::Frozen, Kernels::Fused);
     assert!(matches!(frozen.zero_gradients(), Err(NetworkError::NothingTrains)));
     let outside = Targets::new(vec![97; 16], vec![1.0; 16]).unwrap();
     assert!(matches!(frozen.loss(&batch, &outside), Err(NetworkError::Token { token: 97, vocabulary: 97 })));
     assert!(frozen.loss(&batch, &Targets::new(vec![1], vec![1.0]).unwrap()).is_err());
-    assert!(frozen.loss(&batch, &Targets::new(vec![1; 16], vec![0.0; 16]).unwrap()).unwrap_err().to_string().contains("nothing to learn from"));
-    let _ = targets;
+    assert!(
+        frozen.loss(&batch, &Targets::new(vec![1; 16], vec![0.0; 16]).unwrap()).unwrap_err().to_string().contains("nothing to learn from")
+    );
     for config in [
         AdapterConfig { rank: 0, ..adapter_config(0.0) },
         AdapterConfig { targets: BTreeSet::new(), ..adapter_config(0.0) },
@@ -355,5 +401,4 @@ fn what_does_not_fit_is_an_error() {
     let twice = adapted("llama", 0.0, Kernels::Fused).with_adapters(&adapter_config(0.0), &SeedTree::new(1));
     assert!(twice.unwrap_err().to_string().contains("merge them first"));
     assert_eq!(frozen.config().family, Family::Llama);
-    let _ = read_tensors(&fixtures("llama").join("model.safetensors"), DType::F32, &Device::Cpu).unwrap();
 }

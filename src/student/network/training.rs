@@ -62,7 +62,13 @@ impl Network {
     ///
     /// # Errors
     /// For a batch that does not fit its targets or the vocabulary, and where a weight that trains was not reached.
-    pub fn accumulate(&self, batch: &PackedBatch, targets: &Targets, how: &TrainingPass, gradients: &mut Gradients) -> Result<f64, NetworkError> {
+    pub fn accumulate(
+        &self,
+        batch: &PackedBatch,
+        targets: &Targets,
+        how: &TrainingPass,
+        gradients: &mut Gradients,
+    ) -> Result<f64, NetworkError> {
         let chosen = self.chosen(batch, targets)?;
         let weights = chosen.weights.clone();
         let found = self.run(batch, how.dropout.as_ref(), Backward { chosen: &chosen, how, weigh: None, gradients })?;

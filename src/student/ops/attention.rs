@@ -187,7 +187,8 @@ struct Block<'a> {
 impl Block<'_> {
     fn backward(&self, context: &[f32], log_sums: &[f32], d_context: &[f32], scratch: &mut Scratch, grouped: &mut [f32]) -> Result<()> {
         let (shape, count) = (self.rows.shape, self.count);
-        let (width, stride, query_width, grouped_width) = (shape.head_dim, shape.rotated_width(), shape.query_width(), shape.grouped_width());
+        let (width, stride, query_width, grouped_width) =
+            (shape.head_dim, shape.rotated_width(), shape.query_width(), shape.grouped_width());
         let head = self.kv_head * shape.group() + self.member;
         let token = self.row * self.rows.length + self.first;
         let starts = &self.rows.starts[token..token + count];
@@ -231,7 +232,14 @@ impl Block<'_> {
         let key_at = first_key * grouped_width + shape.group() * width;
         product(Target::strided(&mut grouped[key_at..], seen, width, grouped_width)?, Write::Add, 1.0, g.transposed(), q, Threads::One)?;
         let value_at = key_at + width;
-        product(Target::strided(&mut grouped[value_at..], seen, width, grouped_width)?, Write::Add, 1.0, p.transposed(), d_out, Threads::One)
+        product(
+            Target::strided(&mut grouped[value_at..], seen, width, grouped_width)?,
+            Write::Add,
+            1.0,
+            p.transposed(),
+            d_out,
+            Threads::One,
+        )
     }
 }
 
@@ -320,7 +328,17 @@ mod tests {
     fn several_documents_over_several_blocks() {
         let length = 2 * BLOCK + 9;
         let first: Vec<u32> = (0..length).map(|i| if i < 70 { 0 } else { 70 }).collect();
-        let second: Vec<u32> = (0..length).map(|i| if i < BLOCK { 0 } else if i < 130 { 64 } else { u32::try_from(i).unwrap() }).collect();
+        let second: Vec<u32> = (0..length)
+            .map(|i| {
+                if i < BLOCK {
+                    0
+                } else if i < 130 {
+                    64
+                } else {
+                    u32::try_from(i).unwrap()
+                }
+            })
+            .collect();
         check(2, length, &[first, second].concat());
     }
 

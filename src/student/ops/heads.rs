@@ -2,10 +2,10 @@
 
 use rayon::prelude::*;
 
+use super::ROWS_PER_TASK;
 use super::rms_norm::{row, row_backward, sum_in_order};
 use super::rotary::{RotaryTable, rotate, rotate_back};
 use super::wide::wide;
-use super::ROWS_PER_TASK;
 
 /// The heads of an attention block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

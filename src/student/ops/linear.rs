@@ -32,20 +32,18 @@ impl CustomOp1 for FrozenLinear {
     }
 
     fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        match self.weight.storage_and_layout() {
-            (weight, weight_layout) => match &*weight {
-                Storage::Cpu(weight) => self.multiply(x, layout, weight, weight_layout),
-                _ => bail!("a linear map whose weight lies on another device than its input"),
-            },
+        let (weight, weight_layout) = self.weight.storage_and_layout();
+        match &*weight {
+            Storage::Cpu(weight) => self.multiply(x, layout, weight, weight_layout),
+            _ => bail!("a linear map whose weight lies on another device than its input"),
         }
     }
 
     fn cuda_fwd(&self, x: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
-        match self.weight.storage_and_layout() {
-            (weight, weight_layout) => match &*weight {
-                Storage::Cuda(weight) => self.multiply(x, layout, weight, weight_layout),
-                _ => bail!("a linear map whose weight lies on another device than its input"),
-            },
+        let (weight, weight_layout) = self.weight.storage_and_layout();
+        match &*weight {
+            Storage::Cuda(weight) => self.multiply(x, layout, weight, weight_layout),
+            _ => bail!("a linear map whose weight lies on another device than its input"),
         }
     }
 

@@ -77,15 +77,7 @@ pub(crate) enum Threads {
 /// Where the shapes do not fit each other.
 pub(crate) fn product(target: Target<'_>, write: Write, scale: f32, left: Matrix<'_>, right: Matrix<'_>, threads: Threads) -> Result<()> {
     if left.columns != right.rows || target.rows != left.rows || target.columns != right.columns {
-        bail!(
-            "a product of {}x{} and {}x{} into {}x{}",
-            left.rows,
-            left.columns,
-            right.rows,
-            right.columns,
-            target.rows,
-            target.columns
-        )
+        bail!("a product of {}x{} and {}x{} into {}x{}", left.rows, left.columns, right.rows, right.columns, target.rows, target.columns)
     }
     let parallelism = match threads {
         Threads::One => Parallelism::None,

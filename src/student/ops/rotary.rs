@@ -109,14 +109,16 @@ mod tests {
         let (x, dy) = (random(1, tokens * heads * width), random(2, tokens * heads * width));
         let tensors = table.tensors(&Device::Cpu).unwrap();
         let (y, dx) = gradients(&[(&x, &[tokens, heads, width])], &dy, |t| composed(&t[0], &tensors));
-        let each = |data: &[f32], turn: fn(&mut [f32], (&[f32], &[f32]))| {
+        let each = |data: &[f32], turn: &dyn Fn(&mut [f32], usize)| {
             let mut data = data.to_vec();
             for (i, head) in data.chunks_mut(width).enumerate() {
-                turn(head, table.token(i / heads));
+                turn(head, i / heads);
             }
             data
         };
-        assert_close("y", &each(&x, rotate), &y, 1e-6);
-        assert_close("dx", &each(&dy, rotate_back), &dx[0], 1e-6);
+        let forward = each(&x, &|head, token| rotate(head, table.token(token)));
+        let backward = each(&dy, &|head, token| rotate_back(head, table.token(token)));
+        assert_close("y", &forward, &y, 1e-6);
+        assert_close("dx", &backward, &dx[0], 1e-6);
     }
 }

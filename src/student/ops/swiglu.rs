@@ -61,7 +61,8 @@ mod tests {
         };
         let mut d_gates = gates.clone();
         backward(&mut d_gates, width, &dy);
-        let (y, expected) = gradients(&[(&gates, &[rows, 2 * width])], &dy, |t| composed(&t[0].narrow(1, 0, width)?, &t[0].narrow(1, width, width)?));
+        let (y, expected) =
+            gradients(&[(&gates, &[rows, 2 * width])], &dy, |t| composed(&t[0].narrow(1, 0, width)?, &t[0].narrow(1, width, width)?));
         assert_close("y", &run(&gates), &y, 1e-5);
         assert_close("d_gates", &d_gates, &expected[0], 1e-5);
         assert_close("d_gates by differences", &d_gates, &slopes(&gates, &dy, run), 1e-3);

@@ -96,7 +96,8 @@ fn read_config(path: &Path, content: &Content) -> Result<NetworkConfig, WeightsE
     }
     let heads = keys.size(&key("attention.head_count"))?;
     let hidden = keys.size(&key("embedding_length"))?;
-    let embedding = content.tensor_infos.get("token_embd.weight").ok_or_else(|| WeightsError::tensor(path, "token_embd.weight", "is missing"))?;
+    let embedding =
+        content.tensor_infos.get("token_embd.weight").ok_or_else(|| WeightsError::tensor(path, "token_embd.weight", "is missing"))?;
     let optional = |name: &str| content.metadata.contains_key(name).then(|| keys.size(name)).transpose();
     let config = NetworkConfig {
         family,
@@ -109,7 +110,11 @@ fn read_config(path: &Path, content: &Content) -> Result<NetworkConfig, WeightsE
         head_dim: optional(&key("attention.key_length"))?.unwrap_or(hidden / heads.max(1)),
         norm_epsilon: rounded(keys.number(&key("attention.layer_norm_rms_epsilon"))?),
         // The format's default.
-        rope_theta: if content.metadata.contains_key(&key("rope.freq_base")) { rounded(keys.number(&key("rope.freq_base"))?) } else { 10_000.0 },
+        rope_theta: if content.metadata.contains_key(&key("rope.freq_base")) {
+            rounded(keys.number(&key("rope.freq_base"))?)
+        } else {
+            10_000.0
+        },
         max_positions: keys.size(&key("context_length"))?,
         tied: !content.tensor_infos.contains_key("output.weight"),
         eos: keys.token("tokenizer.ggml.eos_token_id")?.into_iter().collect(),

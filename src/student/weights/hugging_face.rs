@@ -28,7 +28,8 @@ pub fn load(folder: &Path, dtype: DType, device: &Device) -> Result<Weights, Wei
     let text = std::fs::read_to_string(&path).map_err(WeightsError::io(&path))?;
     let config = NetworkConfig::from_json(&text).map_err(|source| WeightsError::Config { path, source })?;
     let index = folder.join(INDEX);
-    let tensors = if index.is_file() { load_shards(folder, &index, dtype, device)? } else { read_tensors(&folder.join(SINGLE), dtype, device)?.0 };
+    let tensors =
+        if index.is_file() { load_shards(folder, &index, dtype, device)? } else { read_tensors(&folder.join(SINGLE), dtype, device)?.0 };
     Ok(Weights { config, tensors })
 }
 

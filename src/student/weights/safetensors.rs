@@ -13,12 +13,15 @@ use super::WeightsError;
 /// Bytes of a header at most: the format's own limit.
 const MOST_HEADER: u64 = 100_000_000;
 
+/// The tensors of a file and its free-form metadata.
+pub(crate) type Contents = (BTreeMap<String, Tensor>, HashMap<String, String>);
+
 /// Reads the tensors of a file and its free-form metadata; each is converted to `dtype` on `device` as it is read, so
 /// that the file is never in memory as a whole.
 ///
 /// # Errors
 /// Names the file, and the tensor that is damaged, of a number type that is not floating point, or past the file's end.
-pub(crate) fn read_tensors(path: &Path, dtype: DType, device: &Device) -> Result<(BTreeMap<String, Tensor>, HashMap<String, String>), WeightsError> {
+pub(crate) fn read_tensors(path: &Path, dtype: DType, device: &Device) -> Result<Contents, WeightsError> {
     let mut file = File::open(path).map_err(WeightsError::io(path))?;
     let size = file.metadata().map_err(WeightsError::io(path))?.len();
     let (start, metadata) = read_header(path, &mut file, size)?;
@@ -33,7 +36,8 @@ pub(crate) fn read_tensors(path: &Path, dtype: DType, device: &Device) -> Result
             return Err(WeightsError::tensor(path, &name, why));
         }
         let stored = DType::try_from(info.dtype).ok().filter(|dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16));
-        let stored = stored.ok_or_else(|| WeightsError::tensor(path, &name, format!("numbers of type {:?} (f32, f16 and bf16 are read)", info.dtype)))?;
+        let stored = stored
+            .ok_or_else(|| WeightsError::tensor(path, &name, format!("numbers of type {:?} (f32, f16 and bf16 are read)", info.dtype)))?;
         let mut bytes = vec![0; info.data_offsets.1 - info.data_offsets.0];
         file.seek(SeekFrom::Start(start + from)).map_err(WeightsError::io(path))?;
         file.read_exact(&mut bytes).map_err(WeightsError::io(path))?;
