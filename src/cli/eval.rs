@@ -132,7 +132,9 @@ fn plan(args: &EvalArgs, tasks: &[Arc<Task>]) -> Result<Vec<Part>, Failure> {
     }
     if parts.is_empty() {
         let message = format!("none of the {} tasks is of the {} split", tasks.len(), args.split);
-        return Err(Failure::new(FailureKind::Input, message).hint("`harness-evo tasks list` shows the split of each; more tasks fill all three"));
+        return Err(
+            Failure::new(FailureKind::Input, message).hint("`harness-evo tasks list` shows the split of each; more tasks fill all three")
+        );
     }
     Ok(parts)
 }
@@ -213,7 +215,12 @@ impl Figures {
         let mean = |value: &dyn Fn(&EpisodeScore) -> f64| scores.iter().map(value).sum::<f64>() / f64::from(count);
         #[expect(clippy::cast_precision_loss, reason = "tokens of an episode are far below 2^53")]
         let tokens = mean(&|score| score.tokens as f64);
-        Some(Self { solved: wilson(passed, count, CONFIDENCE), score: mean(&|score| score.score), steps: mean(&|score| f64::from(score.steps)), tokens })
+        Some(Self {
+            solved: wilson(passed, count, CONFIDENCE),
+            score: mean(&|score| score.score),
+            steps: mean(&|score| f64::from(score.steps)),
+            tokens,
+        })
     }
 }
 
@@ -231,7 +238,11 @@ fn report(args: &EvalArgs, model: &OpenedModel, harness: &Harness, rows: &[Row],
         text.push_str("SIMULATED: the model is the built-in rehearsal; its scores say nothing about a real model.\n");
     }
     text.push_str(&format!("{} under harness {}, {} split, seed {}\n", id.name, harness.id().short(), args.split, args.seed));
-    text.push_str(&table(&["job type", "solved", "interval", "score", "n", "tasks", "steps", "tokens", "faulted"], 1, rows.iter().map(row_cells)));
+    text.push_str(&table(
+        &["job type", "solved", "interval", "score", "n", "tasks", "steps", "tokens", "faulted"],
+        1,
+        rows.iter().map(row_cells),
+    ));
     output.data(&text)
 }
 

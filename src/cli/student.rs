@@ -28,8 +28,10 @@ enum StudentCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "JSON keys: text, finish (end_of_turn, stop_text or length), prompt_token_ids, completion_token_ids, logprobs (natural, of \
-each token of the reply under the network's own distribution), seconds.")]
+#[command(
+    after_help = "JSON keys: text, finish (end_of_turn, stop_text or length), prompt_token_ids, completion_token_ids, logprobs (natural, of \
+each token of the reply under the network's own distribution), seconds."
+)]
 struct GenerateArgs {
     /// A folder in Hugging Face's layout, or a .gguf file.
     #[arg(value_name = "DIR")]

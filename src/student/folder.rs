@@ -197,7 +197,10 @@ fn load_generation(path: &Path) -> Result<GenerationConfig, StudentError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(GenerationConfig::default()),
         Err(error) => return Err(failed(error)),
         Ok(file) if file.len() > LONGEST_CONFIG => {
-            return Err(StudentError::Generation { path: path.to_owned(), why: format!("{} bytes; at most {LONGEST_CONFIG} are read", file.len()) });
+            return Err(StudentError::Generation {
+                path: path.to_owned(),
+                why: format!("{} bytes; at most {LONGEST_CONFIG} are read", file.len()),
+            });
         }
         Ok(_) => {}
     }
@@ -255,6 +258,6 @@ mod tests {
         let weights = weights::random(&config, &crate::base::SeedTree::new(1), &Device::Cpu).unwrap();
         let network = Network::new(config, weights.tensors, BaseWeights::Frozen).unwrap();
         let error = Student::new(network, codec, GenerationConfig::default()).unwrap_err();
-        assert!(matches!(error, StudentError::Vocabulary { rows: 300, ..  }), "{error}");
+        assert!(matches!(error, StudentError::Vocabulary { rows: 300, .. }), "{error}");
     }
 }

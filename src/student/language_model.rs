@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::generation::{
-    Completeness, Decoder, DecodingLimits, Finish, Generated, GenerationError, GenerationRequest, Ticket, read_reply,
-};
+use super::generation::{Completeness, Decoder, DecodingLimits, Finish, Generated, GenerationError, GenerationRequest, Ticket, read_reply};
 use super::{Student, StudentError};
 use crate::base::SeedTree;
 use crate::model::{ChatReply, ChatRequest, LanguageModel, ModelError, ModelId, StopReason, TokenLogprob, ToolChoice};
@@ -45,10 +43,7 @@ impl StudentModel {
         let fingerprint = fingerprint(&student, &stops, limits)?;
         let (queue, jobs) = mpsc::channel(QUEUE);
         let shared = Arc::clone(&student);
-        std::thread::Builder::new()
-            .name("student".to_owned())
-            .spawn(move || serve(&shared, limits, jobs))
-            .map_err(StudentError::Thread)?;
+        std::thread::Builder::new().name("student".to_owned()).spawn(move || serve(&shared, limits, jobs)).map_err(StudentError::Thread)?;
         Ok(Self { id: ModelId { name: name.to_owned(), fingerprint }, student, stops, queue })
     }
 

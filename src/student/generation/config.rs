@@ -89,7 +89,13 @@ mod tests {
             assert_eq!(GenerationConfig::from_json(&config.to_json()).unwrap(), config);
         }
         assert_eq!(GenerationConfig::from_json("{}").unwrap(), GenerationConfig::default());
-        for (text, part) in [("[]", "object"), (r#"{"top_k": -1}"#, "top_k"), (r#"{"repetition_penalty": 0}"#, "penalty"), ("{", "EOF"), (r#"{"eos_token_id": "x"}"#, "eos")] {
+        for (text, part) in [
+            ("[]", "object"),
+            (r#"{"top_k": -1}"#, "top_k"),
+            (r#"{"repetition_penalty": 0}"#, "penalty"),
+            ("{", "EOF"),
+            (r#"{"eos_token_id": "x"}"#, "eos"),
+        ] {
             assert!(GenerationConfig::from_json(text).unwrap_err().contains(part), "{text}");
         }
     }

@@ -66,7 +66,8 @@ impl<'m> Decoder<'m> {
         let token = (2 * config.layers * config.kv_heads * config.head_dim).saturating_mul(NUMBER);
         let capacity = limits.memory / token.max(1);
         let tokenizer = student.codec.tokenizer();
-        let ends = student.generation.eos.iter().chain(&config.eos).copied().chain([student.codec.end_of_turn()]).collect::<BTreeSet<u32>>();
+        let ends =
+            student.generation.eos.iter().chain(&config.eos).copied().chain([student.codec.end_of_turn()]).collect::<BTreeSet<u32>>();
         Self {
             network: &student.network,
             vocabulary: Vocabulary { codec: &student.codec, choices: tokenizer.vocabulary_size().min(config.vocabulary), ends },
