@@ -65,6 +65,11 @@ fn prepared(fences: &[Fence]) -> tempfile::TempDir {
     let small = TINY.replace("name = \"tiny\"\nseed = 3", "name = \"quickstart\"\nseed = 1");
     assert_ne!(small, TINY);
     write("experiments/quickstart.toml", &small);
+    // Two steps are enough to see that the command works.
+    let training = std::fs::read_to_string(repository().join("experiments/student-nano.toml")).unwrap();
+    let short = training.replace("epochs = 20", "steps = 2").replace("rows = 2 ", "rows = 1 ");
+    assert_ne!(short, training);
+    write("experiments/student-nano.toml", &short);
     for fence in fences.iter().filter(|fence| fence.info[0] == "toml") {
         write(&fence.info[2], &fence.body);
     }

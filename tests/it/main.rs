@@ -20,5 +20,5 @@ mod mock_llm;
 mod session;
 #[cfg(test)]
 mod tasks;
-#[cfg(all(test, feature = "student"))]
+#[cfg(test)]
 mod train;

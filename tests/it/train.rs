@@ -1,4 +1,5 @@
 //! `train sft` as a user runs it, on a hand-written export.
+#![cfg(feature = "student")]
 
 use std::path::Path;
 
