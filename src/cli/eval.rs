@@ -18,13 +18,13 @@ use super::output::Output;
 use super::run_folder::store_failure;
 use super::tasks::{Selected, Selection};
 use super::{harness, models};
-use crate::base::{SeedTree, SystemClock};
+use crate::base::{Clock, SeedTree, SystemClock};
 use crate::evaluation::{
     Attempt, Attempts, Batch, EpisodeLog, EpisodeScore, EvaluationError, Evaluator, Interval, ModelPlayer, Pairing, Schedule, wilson,
 };
 use crate::harness::Harness;
 use crate::sandbox;
-use crate::store::{NullEpisodeLog, RunMeta, RunStore};
+use crate::store::{NullEpisodeLog, RunMeta, RunStore, StoreError};
 use crate::task::{JobType, Split, SplitTasks, Task};
 
 /// What intervals cover with.
@@ -64,7 +64,7 @@ pub(super) struct EvalArgs {
     /// Episodes at a time. Default: twice the cores, at most 8.
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// Keep the episodes in a new run folder, for `episode list DIR` and the like.
+    /// Keep the episodes in this run folder, for `episode list DIR` and the like. What it holds of the same evaluation is not played again.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write JSON.
@@ -86,7 +86,7 @@ pub(super) async fn eval(args: &EvalArgs, output: &Output) -> Result<(), Failure
     if let Some(notice) = &opened.notice {
         output.note(notice);
     }
-    let store = args.out.as_deref().map(|folder| create(args, folder, &model, &harness, &tasks)).transpose()?;
+    let store = args.out.as_deref().map(|folder| keep(args, folder, &model, &harness, &tasks)).transpose()?;
     let log: Arc<dyn EpisodeLog> = match &store {
         Some(store) => Arc::new(store.episode_log()),
         None => Arc::new(NullEpisodeLog),
@@ -139,18 +139,32 @@ fn plan(args: &EvalArgs, tasks: &[Arc<Task>]) -> Result<Vec<Part>, Failure> {
     Ok(parts)
 }
 
-/// A run folder that holds nothing but the episodes.
-fn create(args: &EvalArgs, folder: &Path, model: &OpenedModel, harness: &Harness, tasks: &[Arc<Task>]) -> Result<RunStore, Failure> {
-    let experiment = json!({"eval": {"harness": harness.id(), "split": args.split, "episodes": args.episodes, "seed": args.seed}});
+/// A run folder that holds nothing but the episodes; one of the same evaluation is gone on with.
+fn keep(args: &EvalArgs, folder: &Path, model: &OpenedModel, harness: &Harness, tasks: &[Arc<Task>]) -> Result<RunStore, Failure> {
+    let fail = |error: StoreError| store_failure(&error, folder);
+    let mut ids: Vec<String> = tasks.iter().map(|task| task.id().to_string()).collect();
+    ids.sort_unstable();
+    let tasks_hash = blake3::hash(ids.join(" ").as_bytes()).to_hex();
+    let evaluation = json!({"harness": harness.id(), "tasks": tasks_hash.as_str(), "split": args.split, "seed": args.seed});
     let clock = Arc::new(SystemClock);
     let meta = RunMeta {
-        experiment: experiment.to_string(),
+        experiment: json!({"eval": evaluation}).to_string(),
         seed: args.seed,
         model: model.model.id().clone(),
         simulated: model.model.simulated(),
-        created_at: crate::base::Clock::now(clock.as_ref()),
+        created_at: clock.now(),
     };
-    RunStore::create(folder, &meta, tasks, clock).map_err(|error| store_failure(&error, folder))
+    match RunStore::create(folder, &meta, tasks, Arc::<SystemClock>::clone(&clock)) {
+        Err(StoreError::Exists { .. }) => {}
+        created => return created.map_err(fail),
+    }
+    let store = RunStore::open(folder, clock).map_err(fail)?;
+    let held = store.reader().and_then(|reader| reader.meta()).map_err(fail)?;
+    if held.experiment == meta.experiment && held.model.fingerprint == meta.model.fingerprint {
+        return Ok(store);
+    }
+    let message = format!("{} holds a run or another evaluation (harness, tasks, split, seed or model differ)", folder.display());
+    Err(Failure::new(FailureKind::Run, message).hint("name another folder with --out"))
 }
 
 /// What came of one job type.

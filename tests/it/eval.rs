@@ -35,6 +35,13 @@ fn the_same_seed_gives_the_same_figures_and_episodes_are_kept() {
     let kept: Value = serde_json::from_str(&stdout(&["episode", "list", text(&folder), "--json"])).unwrap();
     let episodes = kept["episodes"].as_array().unwrap();
     assert_eq!(episodes.len(), 6);
+    // Called again, with more episodes, it plays only those; another evaluation is not mixed in.
+    let more = json(&["--split", "search", "--episodes", "7", "--seed", "5", "--json", "--out", text(&folder)]);
+    assert_eq!(more["rows"][0]["episodes"], 7);
+    let after: Value = serde_json::from_str(&stdout(&["episode", "list", text(&folder), "--json"])).unwrap();
+    assert_eq!(after["episodes"].as_array().unwrap().len(), 7);
+    let other = program().args(eval(&["--split", "search", "--seed", "6", "--out", text(&folder)])).output().unwrap();
+    assert_eq!(other.status.code(), Some(5), "{}", String::from_utf8_lossy(&other.stderr));
     let mean = |key: &str| episodes.iter().map(|episode| episode[key].as_f64().unwrap()).sum::<f64>() / 6.0;
     for (figure, key) in [("score", "score"), ("steps", "steps"), ("tokens", "tokens")] {
         assert!((row[figure].as_f64().unwrap() - mean(key)).abs() < 1e-9, "{figure}: {row} {kept}");

@@ -14,9 +14,6 @@ use super::{Finish, Generated, GenerationError, GenerationRequest};
 use crate::student::Student;
 use crate::student::network::{Network, NetworkError, RowCache};
 
-/// Bytes of one number of a row. Single precision; other types of numbers take less.
-const NUMBER: usize = 4;
-
 /// What a decoder may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodingLimits {
@@ -63,7 +60,8 @@ impl<'m> Decoder<'m> {
     #[must_use]
     pub fn new(student: &'m Student, limits: DecodingLimits) -> Self {
         let config = student.network.config();
-        let token = (2 * config.layers * config.kv_heads * config.head_dim).saturating_mul(NUMBER);
+        let number = student.network.parameters().first().map_or(4, |weight| weight.tensor().dtype().size_in_bytes());
+        let token = (2 * config.layers * config.kv_heads * config.head_dim).saturating_mul(number);
         let capacity = limits.memory / token.max(1);
         let tokenizer = student.codec.tokenizer();
         let ends =
@@ -122,20 +120,29 @@ impl<'m> Decoder<'m> {
         self.waiting.len() < self.limits.rows.get()
     }
 
-    /// Runs all of `requests`; the replies come in their order.
+    /// Runs all of `requests`, on a decoder without others; the replies come in their order.
     ///
     /// # Errors
     /// The first that failed; the decoder is idle then.
     pub fn run(&mut self, requests: impl IntoIterator<Item = GenerationRequest>) -> Result<Vec<Generated>, GenerationError> {
-        let tickets = requests.into_iter().map(|request| self.submit(request)).collect::<Result<Vec<Ticket>, _>>();
+        let result = self.run_all(requests);
+        self.waiting.clear();
+        self.running.clear();
+        result
+    }
+
+    fn run_all(&mut self, requests: impl IntoIterator<Item = GenerationRequest>) -> Result<Vec<Generated>, GenerationError> {
+        for request in requests {
+            self.submit(request)?;
+        }
         let mut settled = Vec::new();
         while !self.is_idle() {
-            settled.extend(self.step());
+            for (ticket, result) in self.step() {
+                settled.push((ticket, result?));
+            }
         }
-        settled.retain(|(ticket, _)| tickets.as_ref().is_ok_and(|tickets| tickets.contains(ticket)));
         settled.sort_by_key(|(ticket, _)| *ticket);
-        tickets?;
-        settled.into_iter().map(|(_, result)| result).collect()
+        Ok(settled.into_iter().map(|(_, generated)| generated).collect())
     }
 
     /// One step: reads a chunk of prompts and draws one token for every request that has been read. Gives what is settled.
