@@ -1,5 +1,5 @@
-//! Training steps of a small Qwen3 (4 layers, 256 wide, 4.2 M parameters) on 4 rows of 512 tokens: one JSON line for each
-//! kind of training, with the tokens a second of the fastest and of the mean step and the process's peak memory.
+//! Training steps of a small Qwen3 (4 layers, 256 wide, 4.2 M parameters) on 4 rows of 512 tokens: for each kind of training the
+//! tokens a second of the mean and of the fastest step, and the process's peak memory. One JSON line per figure.
 //!
 //! `cargo bench --bench student_training -- [STEPS]` (default 8; the first is not counted). `RAYON_NUM_THREADS` sets the
 //! threads.
@@ -23,9 +23,10 @@ mod student {
     const LENGTH: usize = 512;
 
     pub(crate) fn run(steps: usize) {
+        let mut reference = None;
         for checkpointing in [Checkpointing::Off, Checkpointing::EveryLayer] {
             for base in [BaseWeights::Train, BaseWeights::Frozen] {
-                measure(steps, base, checkpointing);
+                measure(steps, base, checkpointing, &mut reference);
             }
         }
     }
@@ -62,7 +63,7 @@ mod student {
         }
     }
 
-    fn measure(steps: usize, base: BaseWeights, checkpointing: Checkpointing) {
+    fn measure(steps: usize, base: BaseWeights, checkpointing: Checkpointing, reference: &mut Option<f64>) {
         let network = network(base);
         let id = |i: u64| u32::try_from(SeedTree::new(3).index(i).value() % 4096).unwrap();
         let rows: Vec<Vec<Vec<u32>>> = (0..ROWS).map(|row| vec![(0..LENGTH).map(|i| id((row * LENGTH + i) as u64)).collect()]).collect();
@@ -73,30 +74,34 @@ mod student {
         let mut optimizer = AdamW::new(AdamWConfig::default(), &network).unwrap();
         let mut gradients = network.zero_gradients().unwrap();
         let how = TrainingPass { checkpointing, dropout: None };
-        let (mut seconds, mut optimizing, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut seconds, mut losses) = (Vec::new(), Vec::new());
         for _ in 0..=steps {
             let start = Instant::now();
             gradients.clear().unwrap();
             losses.push(network.accumulate(&batch, &targets, &how, &mut gradients).unwrap());
-            let stepping = Instant::now();
             optimizer.step(&network, &gradients, 3e-4, Some(1.0)).unwrap();
-            optimizing.push(stepping.elapsed().as_secs_f64());
             seconds.push(start.elapsed().as_secs_f64());
         }
         let counted = &seconds[1..];
         let tokens = f64::from(u32::try_from(ROWS * LENGTH).unwrap());
         let mean = counted.iter().sum::<f64>() / f64::from(u32::try_from(counted.len()).unwrap());
         let best = counted.iter().copied().fold(f64::INFINITY, f64::min);
-        println!(
-            "{{\"weights\":\"{base:?}\",\"checkpointing\":\"{checkpointing:?}\",\"threads\":{},\"mean_tokens_per_second\":{:.0},\"best_tokens_per_second\":{:.0},\"optimizer_seconds\":{:.4},\"first_loss\":{:.4},\"last_loss\":{:.4},\"peak_mib\":{}}}",
-            rayon::current_num_threads(),
-            tokens / mean,
-            tokens / best,
-            optimizing.last().unwrap(),
-            losses[0],
-            losses.last().unwrap(),
-            peak_mib()
-        );
+        assert!(losses.iter().all(|loss| loss.is_finite()), "{losses:?}");
+        let kind = format!("{base:?}, recomputing {checkpointing:?}, {} threads", rayon::current_num_threads());
+        let first = *reference.get_or_insert(tokens / mean);
+        let lines = [("mean step", tokens / mean, "tokens/s"), ("fastest step", tokens / best, "tokens/s")];
+        for (figure, value, unit) in lines {
+            let line = serde_json::json!({
+                "bench": "student_training", "figure": format!("{kind}: {figure}"), "value": value, "unit": unit,
+                "against": "all weights, mean step, this run", "ratio": value / first,
+            });
+            println!("{line}");
+        }
+        let line = serde_json::json!({
+            "bench": "student_training", "figure": format!("{kind}: peak memory of the process so far"), "value": peak_mib(), "unit": "MiB",
+            "against": serde_json::Value::Null, "ratio": serde_json::Value::Null,
+        });
+        println!("{line}");
     }
 
     fn peak_mib() -> u64 {
