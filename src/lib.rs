@@ -16,5 +16,7 @@ pub mod model;
 pub mod report;
 pub mod sandbox;
 pub mod store;
+#[cfg(feature = "student")]
+pub mod student;
 pub mod task;
 pub mod trajectory;

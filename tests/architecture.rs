@@ -26,8 +26,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("evolution", &["archive", "base", "evaluation", "episode", "harness", "lineage", "model", "task", "trajectory"]),
     ("forge", &["base", "environment", "model", "sandbox", "task"]),
     ("export", &["base", "harness", "task", "trajectory"]),
+    // `harness`: an episode names the harness that played it, and the form of its calls.
+    ("student", &["base", "harness", "model", "task", "trajectory"]),
     ("store", &["archive", "base", "evaluation", "evolution", "export", "harness", "lineage", "model", "task", "trajectory"]),
-    ("config", &["archive", "base", "evolution", "forge", "harness", "model", "sandbox", "task"]),
+    ("config", &["archive", "base", "evolution", "forge", "harness", "model", "sandbox", "student", "task"]),
     ("report", &["base", "evolution", "harness", "task", "trajectory"]),
     (
         "cli",
@@ -47,6 +49,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "report",
             "sandbox",
             "store",
+            "student",
             "task",
             "trajectory",
         ],

@@ -101,7 +101,7 @@ fn check(args: &CheckArgs, output: &Output) -> Result<(), Failure> {
 }
 
 /// The harness that `text` names.
-fn named(text: &str, output: &Output) -> Result<Harness, Failure> {
+pub(super) fn named(text: &str, output: &Output) -> Result<Harness, Failure> {
     let input = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Input, error);
     let path = Path::new(text);
     if path.is_file() || path.extension().is_some_and(|extension| extension == "toml") {

@@ -17,13 +17,23 @@ mod check;
 mod doctor;
 mod elites;
 mod episode;
+mod eval;
 mod export;
 mod harness;
 mod init;
 mod lineage;
 mod run;
 mod status;
+#[cfg(feature = "student")]
+mod student;
 mod tasks;
+
+#[cfg(feature = "student")]
+mod train;
+#[cfg(feature = "student")]
+mod training_display;
+#[cfg(feature = "student")]
+mod training_episodes;
 
 use std::process::ExitCode;
 
@@ -74,10 +84,15 @@ enum Command {
     Elites(elites::ElitesArgs),
     Lineage(lineage::LineageArgs),
     Episode(episode::EpisodeArgs),
+    Eval(eval::EvalArgs),
     Export(export::ExportArgs),
+    #[cfg(feature = "student")]
+    Student(student::StudentArgs),
     Tasks(tasks::TasksArgs),
     Harness(harness::HarnessArgs),
     Doctor(doctor::DoctorArgs),
+    #[cfg(feature = "student")]
+    Train(train::TrainArgs),
 }
 
 /// Parses the command line, runs the command, and gives the exit code.
@@ -111,10 +126,15 @@ fn execute(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Elites(args) => elites::elites(args, output),
         Command::Lineage(args) => lineage::lineage(args, output),
         Command::Episode(args) => episode::episode(args, output),
+        Command::Eval(args) => block_on(eval::eval(args, output)),
         Command::Export(args) => export::export(args, output),
+        #[cfg(feature = "student")]
+        Command::Student(args) => student::student(args, output),
         Command::Tasks(args) => block_on(tasks::tasks(args, output)),
         Command::Harness(args) => harness::harness(args, output),
         Command::Doctor(args) => block_on(doctor::doctor(args, output)),
+        #[cfg(feature = "student")]
+        Command::Train(args) => train::train(args, output),
     }
 }
 

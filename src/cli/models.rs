@@ -1,5 +1,7 @@
 //! Opens the models an experiment names. The only place that reads keys from the environment.
 
+#[cfg(feature = "student")]
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,6 +9,8 @@ use super::failure::{Failure, FailureKind};
 use crate::config::Teacher;
 use crate::model::rehearsal::{RehearsalParameters, RehearsalTeacher};
 use crate::model::{EndpointConfig, LanguageModel, NoBlobs, Recorder, Replayer, Secret, connect, reachability};
+#[cfg(feature = "student")]
+use crate::student::{Student, StudentModel, generation::DecodingLimits, network::BaseWeights};
 use crate::task::Task;
 
 /// A model ready to play.
@@ -29,6 +33,55 @@ pub(super) async fn open(teacher: &Teacher, tasks: &[Arc<Task>]) -> Result<Opene
         }
     };
     Ok(OpenedModel { model })
+}
+
+/// Opens the model that a command line names: `rehearsal` for `tasks`, or `student:DIR`, which answers `at_once` requests at a time.
+pub(super) fn named(text: &str, tasks: &[Arc<Task>], at_once: usize) -> Result<OpenedModel, Failure> {
+    if text == "rehearsal" {
+        let model = RehearsalTeacher::new(rehearsal_parameters(None)?, tasks.iter().cloned());
+        return Ok(OpenedModel { model: Arc::new(model) });
+    }
+    match text.strip_prefix("student:") {
+        Some(path) if !path.is_empty() => student(Path::new(path), at_once),
+        _ => {
+            let failure = Failure::new(FailureKind::Input, format!("`{text}` names no model"));
+            let meant = if Path::new(text).exists() { format!("did you mean `student:{text}`?") } else { similar(text) };
+            Err(failure.hint(meant))
+        }
+    }
+}
+
+fn similar(text: &str) -> String {
+    let word = text.split(':').next().unwrap_or_default();
+    match ["rehearsal", "student:DIR"].into_iter().find(|name| strsim::jaro_winkler(name.trim_end_matches(":DIR"), word) > 0.85) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => "models are `student:DIR` and `rehearsal`".to_owned(),
+    }
+}
+
+#[cfg(feature = "student")]
+fn student(path: &Path, at_once: usize) -> Result<OpenedModel, Failure> {
+    let student = load_student(path)?;
+    let rows = NonZeroUsize::new(at_once).unwrap_or(NonZeroUsize::MIN);
+    let limits = DecodingLimits { rows, ..DecodingLimits::default() };
+    // The name enters trajectories: nothing of this machine's folders.
+    let name = path.file_name().map_or_else(|| "student".to_owned(), |name| name.to_string_lossy().into_owned());
+    let model = StudentModel::start(Arc::new(student), &name, Vec::new(), limits)
+        .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+    Ok(OpenedModel { model: Arc::new(model) })
+}
+
+/// A student for generation: in half precision on a GPU where the program was built for one, else in single precision.
+#[cfg(feature = "student")]
+pub(super) fn load_student(path: &Path) -> Result<Student, Failure> {
+    let device = candle_core::Device::cuda_if_available(0).map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+    let numbers = if device.is_cpu() { candle_core::DType::F32 } else { candle_core::DType::BF16 };
+    Student::load(path, BaseWeights::Frozen, numbers, &device).map_err(|error| Failure::from_error(FailureKind::Input, &error))
+}
+
+#[cfg(not(feature = "student"))]
+fn student(_path: &Path, _at_once: usize) -> Result<OpenedModel, Failure> {
+    Err(Failure::new(FailureKind::Input, "this program was built without the student").hint("build it with its default features"))
 }
 
 /// The highest price of a token of `teacher`, in millionths of a US dollar per million tokens. Nobody is asked.

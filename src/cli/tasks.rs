@@ -34,8 +34,9 @@ enum TasksCommand {
     Show(ShowArgs),
 }
 
+/// Which of the tasks of a source.
 #[derive(Debug, Args)]
-struct Selection {
+pub(super) struct Selection {
     /// The built-in tasks.
     #[arg(long)]
     builtin: bool,
@@ -104,13 +105,14 @@ pub(super) async fn tasks(args: &TasksArgs, output: &Output) -> Result<(), Failu
 }
 
 /// Tasks, and the sandbox they are meant for.
-struct Selected {
-    tasks: Vec<Arc<Task>>,
-    sandbox: SandboxChoice,
+pub(super) struct Selected {
+    pub(super) tasks: Vec<Arc<Task>>,
+    pub(super) sandbox: SandboxChoice,
 }
 
 impl Selection {
-    fn select(&self, source: Option<&Path>, output: &Output) -> Result<Selected, Failure> {
+    /// The tasks of `source`, or the built-in ones, that are wanted.
+    pub(super) fn select(&self, source: Option<&Path>, output: &Output) -> Result<Selected, Failure> {
         let mut selected = match source {
             Some(source) => read(source, output)?,
             None => Selected { tasks: self.built_in()?, sandbox: any_sandbox() },

@@ -138,14 +138,20 @@ impl Experiment {
 /// # Errors
 /// When a file cannot be read or says something wrong; the error names file, line and key.
 pub fn load(path: &Path, seed: Option<u64>) -> Result<Experiment, ConfigError> {
+    let text = read_bounded(path, FILE_BYTES)?;
+    parse(&text, path, seed)
+}
+
+/// The text of the file at `path`, which may have `most` bytes.
+pub(super) fn read_bounded(path: &Path, most: u64) -> Result<String, ConfigError> {
     use std::io::Read as _;
     let unreadable = |source| ConfigError::Read { path: path.to_owned(), source };
     let mut text = String::new();
-    let read = std::fs::File::open(path).map_err(unreadable)?.take(FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if read as u64 > FILE_BYTES {
-        return Err(unreadable(std::io::Error::other(format!("larger than {FILE_BYTES} bytes, which no experiment needs"))));
+    let read = std::fs::File::open(path).map_err(unreadable)?.take(most + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if read as u64 > most {
+        return Err(unreadable(std::io::Error::other(format!("larger than {most} bytes, which no such file needs"))));
     }
-    parse(&text, path, seed)
+    Ok(text)
 }
 
 /// Reads an experiment from `text`; `path` is what errors call it and where relative paths start.

@@ -10,6 +10,7 @@ mod play;
 mod prompt;
 mod provider;
 mod repair;
+mod replay;
 mod self_check;
 mod stop;
 mod tokens;
@@ -17,6 +18,7 @@ mod turn;
 
 pub use play::{Episode, Played, play};
 pub use prompt::system_prompt;
+pub use replay::{Lost, SentStep, sent_steps};
 
 #[cfg(test)]
 pub(crate) mod tests;

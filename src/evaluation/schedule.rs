@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rand::seq::SliceRandom;
 
 use crate::base::SeedTree;
-use crate::task::{JobType, SearchTask, Task, ValidateTask};
+use crate::task::{JobType, SealedTask, SearchTask, Task, ValidateTask};
 
 /// One pair of the schedule.
 #[derive(Debug, Clone)]
@@ -36,6 +36,12 @@ impl Schedule {
     #[must_use]
     pub fn validate(job_type: &JobType, tasks: &[ValidateTask], seeds: &SeedTree) -> Self {
         Self::new(job_type, tasks.iter().map(ValidateTask::task), &seeds.child("validate"))
+    }
+
+    /// The order for a report of what was selected without any of these.
+    #[must_use]
+    pub fn sealed(job_type: &JobType, tasks: &[SealedTask], seeds: &SeedTree) -> Self {
+        Self::new(job_type, tasks.iter().map(SealedTask::task), &seeds.child("sealed"))
     }
 
     fn new<'a>(job_type: &JobType, tasks: impl Iterator<Item = &'a Arc<Task>>, seeds: &SeedTree) -> Self {

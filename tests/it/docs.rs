@@ -1,7 +1,7 @@
 //! The README says what is true: its commands run, its files parse, its queries answer, its lists are whole.
 //!
 //! Conventions of its fenced blocks. `sh`: commands, a line each, with a comment behind them; `sh endpoint`: commands that need an
-//! endpoint, of which only the subcommand is looked at. `toml task FILE` and `toml experiment FILE`: the text of that file.
+//! endpoint, and `sh student`: those that need a student, of which only the subcommand is looked at. `toml task FILE` and `toml experiment FILE`: the text of that file.
 //! `sql`: one query on the `run.db` of the quickstart. `ELITE`, `SEED`, `TASK` and `EPISODE` stand for ids.
 
 use std::collections::BTreeSet;
@@ -39,7 +39,10 @@ fn fences() -> Vec<Fence> {
     let fences: Vec<Fence> = parts.iter().skip(1).step_by(2).map(fence).collect();
     for fence in &fences {
         let info: Vec<&str> = fence.info.iter().map(String::as_str).collect();
-        assert!(matches!(info[..], ["text" | "sql" | "sh"] | ["sh", "endpoint"] | ["toml", "task" | "experiment", _]), "{info:?}");
+        assert!(
+            matches!(info[..], ["text" | "sql" | "sh"] | ["sh", "endpoint" | "student"] | ["toml", "task" | "experiment", _]),
+            "{info:?}"
+        );
     }
     fences
 }
@@ -62,6 +65,11 @@ fn prepared(fences: &[Fence]) -> tempfile::TempDir {
     let small = TINY.replace("name = \"tiny\"\nseed = 3", "name = \"quickstart\"\nseed = 1");
     assert_ne!(small, TINY);
     write("experiments/quickstart.toml", &small);
+    // Two steps are enough to see that the command works.
+    let training = std::fs::read_to_string(repository().join("experiments/student-nano.toml")).unwrap();
+    let short = training.replace("epochs = 20", "steps = 2").replace("rows = 2 ", "rows = 1 ");
+    assert_ne!(short, training);
+    write("experiments/student-nano.toml", &short);
     for fence in fences.iter().filter(|fence| fence.info[0] == "toml") {
         write(&fence.info[2], &fence.body);
     }
@@ -165,8 +173,9 @@ fn files_in_the_readme_are_accepted() {
 #[test]
 fn commands_that_need_an_endpoint_or_cargo_name_what_exists() {
     let fences = fences();
-    let endpoint = commands(&fences, &["sh", "endpoint"]);
+    let mut endpoint = commands(&fences, &["sh", "endpoint"]);
     assert!(!endpoint.is_empty());
+    endpoint.extend(commands(&fences, &["sh", "student"]));
     for words in endpoint {
         assert_eq!(words[0], "harness-evo");
         assert!(stdout(&[&words[1], "--help"]).contains(&format!("Usage: harness-evo {}", words[1])), "{words:?}");
@@ -205,7 +214,8 @@ fn the_readme_tours_every_command_and_every_exit_code_and_no_other() {
         .filter(|name| *name != "help")
         .collect();
     assert!(offered.len() >= 12, "{listed}");
-    let commands = commands(&fences(), &["sh"]);
+    let mut commands = commands(&fences(), &["sh"]);
+    commands.extend(self::commands(&fences(), &["sh", "student"]));
     let toured: BTreeSet<&str> = commands.iter().filter(|words| words[0] == "harness-evo").map(|words| words[1].as_str()).collect();
     assert_eq!(toured, offered);
 

@@ -11,6 +11,8 @@ mod endpoints;
 #[cfg(test)]
 mod episodes;
 #[cfg(test)]
+mod eval;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod mock_llm;
@@ -18,3 +20,5 @@ mod mock_llm;
 mod session;
 #[cfg(test)]
 mod tasks;
+#[cfg(test)]
+mod train;

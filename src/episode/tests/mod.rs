@@ -4,6 +4,7 @@ mod faults;
 mod flow;
 mod limits;
 mod memory;
+mod replay;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

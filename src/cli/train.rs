@@ -1,0 +1,182 @@
+//! `train`.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device};
+use clap::{Args, Subcommand};
+
+use super::failure::{Failure, FailureKind};
+use super::output::Output;
+use super::training_display::TrainingDisplay;
+use super::training_episodes;
+use crate::base::SeedTree;
+use crate::config::load_training;
+use crate::student::Student;
+use crate::student::data::{Dataset, DatasetBuilder};
+use crate::student::lora::save_adapter;
+use crate::student::nano::nano;
+use crate::student::network::BaseWeights;
+use crate::student::recipe::{Base, SftRecipe};
+use crate::student::training::{Checkpoints, EndReason, SftEnd, TrainingError, sft};
+
+const FOLDER: &str = "\
+The folder holds: recipe.toml (a copy of CONFIG), start/ (a nano student before its first step), data.tokens (the samples, with
+their token ids), metrics.jsonl (one event a line: started, step, evaluated, saved), checkpoints/, student/ (the trained student in
+Hugging Face's layout), and for a low-rank adapter also adapter/ (in PEFT's layout).
+Ctrl-C saves the state; the same command goes on from the newest checkpoint. So it does after a kill.";
+
+/// Train the student.
+#[derive(Debug, Args)]
+pub(super) struct TrainArgs {
+    #[command(subcommand)]
+    stage: Stage,
+}
+
+#[derive(Debug, Subcommand)]
+enum Stage {
+    Sft(SftArgs),
+}
+
+/// Supervised fine-tuning on the solved episodes of elites.
+#[derive(Debug, Args)]
+#[command(after_help = FOLDER)]
+struct SftArgs {
+    /// The training file.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// The folder to write; `students/NAME` beside the training file's folder by default.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Trains the student.
+pub(super) fn train(args: &TrainArgs, output: &Output) -> Result<(), Failure> {
+    match &args.stage {
+        Stage::Sft(args) => train_sft(args, output),
+    }
+}
+
+fn train_sft(args: &SftArgs, output: &Output) -> Result<(), Failure> {
+    let recipe = load_training(&args.config).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
+    let folder = args.out.clone().unwrap_or_else(|| Path::new("students").join(&recipe.name));
+    claim(&folder, &args.config)?;
+    let Started { mut student, dataset } = Started::open(&recipe, &folder, output)?;
+    dataset.check_tokenizer(student.codec.tokenizer()).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
+    output.note(&dataset.report().to_string());
+    if let Some(adapters) = &recipe.adapters {
+        let seeds = SeedTree::new(recipe.seed).child("adapters");
+        student.network = student.network.with_adapters(adapters, &seeds).map_err(|error| failed(&error.into(), &folder))?;
+    }
+    let checkpoints = Checkpoints::new(&folder.join("checkpoints"), recipe.saving.keep).map_err(|error| failed(&error, &folder))?;
+    let mut display = TrainingDisplay::open(&folder.join("metrics.jsonl"), *output)?;
+    let padding = student.codec.end_of_turn();
+    let end = sft(&student.network, &dataset, &recipe, &checkpoints, padding, |event| display.take(event));
+    let end = end.map_err(|error| failed(&error, &folder))?;
+    display.finish()?;
+    if end.reason == EndReason::Stopped {
+        let failure = Failure::new(FailureKind::Interrupted, format!("stopped after step {}; the state is saved", end.steps));
+        return Err(failure.hint("the same command goes on"));
+    }
+    write_student(&student, &recipe, &folder)?;
+    output.data(&summary(&end, &folder))
+}
+
+/// Takes the folder for this training file, or finds that it is its already.
+fn claim(folder: &Path, config: &Path) -> Result<(), Failure> {
+    let unwritable = |error: std::io::Error| Failure::new(FailureKind::Run, format!("{} cannot be written: {error}", folder.display()));
+    let text =
+        std::fs::read_to_string(config).map_err(|error| Failure::new(FailureKind::Input, format!("{}: {error}", config.display())))?;
+    let copy = folder.join("recipe.toml");
+    match std::fs::read_to_string(&copy) {
+        Ok(old) if old == text => Ok(()),
+        Ok(_) => Err(Failure::new(FailureKind::Input, format!("{} was made by another training file", folder.display()))
+            .hint(format!("`diff {} {}` shows what changed", copy.display(), config.display()))
+            .hint("name another folder with --out")),
+        Err(_) => {
+            if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+                let message = format!("{} is not empty and no training run", folder.display());
+                return Err(Failure::new(FailureKind::Input, message).hint("name another folder with --out"));
+            }
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&copy, text)).map_err(unwritable)
+        }
+    }
+}
+
+/// What training starts from.
+struct Started {
+    student: Student,
+    dataset: Dataset,
+}
+
+impl Started {
+    /// Opens it, or makes what is not there yet: a run that goes on takes its own files, whatever became of their sources.
+    fn open(recipe: &SftRecipe, folder: &Path, output: &Output) -> Result<Self, Failure> {
+        let (start, data) = (folder.join("start"), folder.join("data.tokens"));
+        let input = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Input, error);
+        let run = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Run, error);
+        let base = if recipe.adapters.is_some() { BaseWeights::Frozen } else { BaseWeights::Train };
+        let load = |path: &Path| Student::load(path, base, DType::F32, &Device::Cpu);
+        if data.is_file() {
+            let path = match &recipe.base {
+                Base::Nano { .. } => &start,
+                Base::Path(path) => path,
+            };
+            let student = load(path).map_err(|error| run(&error))?;
+            return Ok(Self { student, dataset: Dataset::load(&data).map_err(|error| run(&error))? });
+        }
+        let episodes = training_episodes::gather(&recipe.sources, output)?;
+        let student = match &recipe.base {
+            Base::Nano { vocabulary } => {
+                let seeds = SeedTree::new(recipe.seed).child("nano");
+                let student = nano(&episodes, *vocabulary, &seeds).map_err(|error| input(&error))?;
+                student.save(&start).map_err(|error| run(&error))?;
+                student
+            }
+            Base::Path(path) => load(path).map_err(|error| input(&error))?,
+        };
+        let seeds = SeedTree::new(recipe.seed).child("data");
+        let builder = DatasetBuilder::new(&student.codec, recipe.data.clone(), &seeds).map_err(|error| input(&error))?;
+        let dataset = builder.build(&episodes).map_err(|error| input(&error))?;
+        dataset.save(&data).map_err(|error| run(&error))?;
+        Ok(Self { student, dataset })
+    }
+}
+
+fn write_student(student: &Student, recipe: &SftRecipe, folder: &Path) -> Result<(), Failure> {
+    student.save(&folder.join("student")).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
+    if recipe.adapters.is_some() {
+        let base = match &recipe.base {
+            Base::Path(path) => path.file_name().map_or_else(|| "base".into(), |name| name.to_string_lossy()),
+            Base::Nano { .. } => "../start".into(),
+        };
+        save_adapter(&folder.join("adapter"), &student.network, &base).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
+    }
+    Ok(())
+}
+
+fn summary(end: &SftEnd, folder: &Path) -> String {
+    let why = match end.reason {
+        EndReason::NoProgress => "; stopped early, the held-out loss no longer fell",
+        EndReason::Complete | EndReason::Stopped => "",
+    };
+    let mut text = format!("{} steps{why}\n", end.steps);
+    if let Some((before, after)) = end.held_out {
+        text.push_str(&format!("held-out loss {:.4} -> {:.4} nats a token, over {} tokens\n", before.loss, after.loss, after.tokens));
+    }
+    text.push_str(&format!("student: {}\n", folder.join("student").display()));
+    text
+}
+
+fn failed(error: &TrainingError, folder: &Path) -> Failure {
+    let kind = match error {
+        TrainingError::TooFewRows { .. } | TrainingError::Data(_) | TrainingError::Diverged { .. } => FailureKind::Input,
+        _ => FailureKind::Run,
+    };
+    let failure = Failure::from_error(kind, error);
+    match error {
+        TrainingError::Io { .. } | TrainingError::Weights(_) => {
+            failure.hint(format!("free some space, then the same command goes on from the newest checkpoint in {}", folder.display()))
+        }
+        _ => failure,
+    }
+}

@@ -1,0 +1,289 @@
+//! Training files to recipes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::ConfigError;
+use crate::base::TomlPlace;
+use crate::student::VocabularySize;
+use crate::student::data::{DataConfig, Overlong, Pictures};
+use crate::student::network::{AdapterConfig, Checkpointing, Projection, Scaling};
+use crate::student::recipe::{Base, EvaluationPlan, Length, Optimisation, Rows, SavingPlan, SftRecipe, Source};
+
+/// Bytes of a training file at most.
+const FILE_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrainingWritten {
+    name: String,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    student: StudentWritten,
+    data: DataWritten,
+    #[serde(default)]
+    train: TrainWritten,
+    adapter: Option<AdapterWritten>,
+    #[serde(default)]
+    evaluate: EvaluateWritten,
+    #[serde(default)]
+    save: SaveWritten,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StudentWritten {
+    path: Option<PathBuf>,
+    vocabulary: Option<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DataWritten {
+    #[serde(default)]
+    runs: Vec<PathBuf>,
+    #[serde(default)]
+    exports: Vec<PathBuf>,
+    max_length: Option<usize>,
+    #[serde(default)]
+    overlong: OverlongWritten,
+    held_out: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OverlongWritten {
+    #[default]
+    Drop,
+    CutOldest,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrainWritten {
+    epochs: Option<u64>,
+    steps: Option<u64>,
+    row_length: Option<usize>,
+    rows: Option<usize>,
+    rows_at_a_time: Option<usize>,
+    learning_rate: Option<f64>,
+    warmup: Option<f64>,
+    floor: Option<f64>,
+    weight_decay: Option<f64>,
+    beta1: Option<f64>,
+    beta2: Option<f64>,
+    clip: Option<f64>,
+    #[serde(default)]
+    checkpointing: CheckpointingWritten,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CheckpointingWritten {
+    #[default]
+    Off,
+    EveryLayer,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AdapterWritten {
+    rank: usize,
+    alpha: Option<f64>,
+    dropout: Option<f64>,
+    #[serde(default)]
+    rank_stabilised: RankStabilised,
+    targets: Option<BTreeSet<String>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RankStabilised {
+    #[default]
+    No,
+    Yes,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EvaluateWritten {
+    every: Option<u64>,
+    patience: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SaveWritten {
+    every: Option<u64>,
+    keep: Option<usize>,
+}
+
+/// What is wrong with a key.
+type Wrong = (String, String);
+
+fn wrong<T>(key: &str, message: impl Into<String>) -> Result<T, Wrong> {
+    Err((key.to_owned(), message.into()))
+}
+
+/// Reads the training file at `path`. Paths in it are relative to its folder.
+///
+/// # Errors
+/// When the file cannot be read or says something wrong; the error names file, line and key.
+pub fn load_training(path: &Path) -> Result<SftRecipe, ConfigError> {
+    let text = super::experiment::read_bounded(path, FILE_BYTES)?;
+    parse_training(&text, path)
+}
+
+/// Reads the text of a training file that lies at `path`.
+///
+/// # Errors
+/// As [`load_training`].
+pub fn parse_training(text: &str, path: &Path) -> Result<SftRecipe, ConfigError> {
+    let at = |place| ConfigError::Written { path: path.to_owned(), place };
+    let written: TrainingWritten = toml::from_str(text).map_err(|error| at(TomlPlace::of_error(text, &error)))?;
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    recipe(written, folder).map_err(|(key, message)| at(TomlPlace::of_key(text, &key, message)))
+}
+
+fn recipe(written: TrainingWritten, folder: &Path) -> Result<SftRecipe, Wrong> {
+    if written.name.is_empty() || !written.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return wrong("name", "takes letters, digits, `-`, `_` and `.`: it names a folder");
+    }
+    let data = data(&written.data)?;
+    let row_length = written.train.row_length.unwrap_or(data.max_length);
+    if row_length < data.max_length {
+        return wrong(
+            "train.row_length",
+            format!("{row_length} is less than data.max_length, {}: a sample must fit a row", data.max_length),
+        );
+    }
+    Ok(SftRecipe {
+        name: written.name,
+        seed: written.seed,
+        base: base(written.student, folder)?,
+        sources: sources(&written.data, folder)?,
+        data,
+        rows: rows(&written.train, row_length)?,
+        length: length(&written.train)?,
+        optimisation: optimisation(&written.train)?,
+        adapters: written.adapter.map(adapters).transpose()?,
+        checkpointing: match written.train.checkpointing {
+            CheckpointingWritten::Off => Checkpointing::Off,
+            CheckpointingWritten::EveryLayer => Checkpointing::EveryLayer,
+        },
+        evaluation: EvaluationPlan {
+            every: positive("evaluate.every", written.evaluate.every.unwrap_or(EvaluationPlan::default().every))?,
+            patience: written.evaluate.patience.map(|patience| positive("evaluate.patience", patience)).transpose()?,
+        },
+        saving: SavingPlan {
+            every: positive("save.every", written.save.every.unwrap_or(SavingPlan::default().every))?,
+            keep: count("save.keep", written.save.keep.unwrap_or(SavingPlan::default().keep), 1000)?,
+        },
+    })
+}
+
+fn base(written: StudentWritten, folder: &Path) -> Result<Base, Wrong> {
+    match (written.path, written.vocabulary) {
+        (Some(_), Some(_)) => wrong("student.vocabulary", "does not belong to a student with a `path`: it brings its own vocabulary"),
+        (Some(path), None) => Ok(Base::Path(folder.join(path))),
+        (None, size) => match VocabularySize::new(size.unwrap_or(VocabularySize::default().get())) {
+            Ok(vocabulary) => Ok(Base::Nano { vocabulary }),
+            Err(error) => wrong("student.vocabulary", error.to_string()),
+        },
+    }
+}
+
+fn sources(written: &DataWritten, folder: &Path) -> Result<Vec<Source>, Wrong> {
+    let runs = written.runs.iter().map(|path| Source::Run(folder.join(path)));
+    let sources: Vec<Source> = runs.chain(written.exports.iter().map(|path| Source::Export(folder.join(path)))).collect();
+    if sources.is_empty() { wrong("data", "names neither `runs` nor `exports`: there is nothing to learn from") } else { Ok(sources) }
+}
+
+fn data(written: &DataWritten) -> Result<DataConfig, Wrong> {
+    let default = DataConfig::default();
+    let held_out = written.held_out.unwrap_or(default.held_out);
+    if !(0.0..1.0).contains(&held_out) {
+        return wrong("data.held_out", format!("{held_out} is not a share of the tasks, 0 to less than 1"));
+    }
+    Ok(DataConfig {
+        max_length: count("data.max_length", written.max_length.unwrap_or(default.max_length), 1 << 20)?.max(2),
+        overlong: match written.overlong {
+            OverlongWritten::Drop => Overlong::Drop,
+            OverlongWritten::CutOldest => Overlong::CutOldest,
+        },
+        pictures: Pictures::None,
+        held_out,
+    })
+}
+
+fn rows(written: &TrainWritten, length: usize) -> Result<Rows, Wrong> {
+    let per_step = count("train.rows", written.rows.unwrap_or(4), 1 << 16)?;
+    let per_pass = count("train.rows_at_a_time", written.rows_at_a_time.unwrap_or(1), per_step)?;
+    Ok(Rows { length: count("train.row_length", length, 1 << 20)?, per_step, per_pass })
+}
+
+fn length(written: &TrainWritten) -> Result<Length, Wrong> {
+    match (written.epochs, written.steps) {
+        (Some(_), Some(_)) => wrong("train.steps", "stands beside `epochs`: give one of the two"),
+        (None, Some(steps)) => Ok(Length::Steps(positive("train.steps", steps)?)),
+        (epochs, None) => Ok(Length::Epochs(positive("train.epochs", epochs.unwrap_or(3))?)),
+    }
+}
+
+fn optimisation(written: &TrainWritten) -> Result<Optimisation, Wrong> {
+    let default = Optimisation::default();
+    let within = |key: &str, value: Option<f64>, default: f64, low: f64, high: f64| {
+        let value = value.unwrap_or(default);
+        if (low..=high).contains(&value) { Ok(value) } else { wrong(key, format!("{value} is not between {low} and {high}")) }
+    };
+    Ok(Optimisation {
+        learning_rate: within("train.learning_rate", written.learning_rate, default.learning_rate, 1e-9, 1.0)?,
+        warmup: within("train.warmup", written.warmup, default.warmup, 0.0, 1.0)?,
+        floor: within("train.floor", written.floor, default.floor, 0.0, 1.0)?,
+        weight_decay: within("train.weight_decay", written.weight_decay, default.weight_decay, 0.0, 10.0)?,
+        beta1: within("train.beta1", written.beta1, default.beta1, 0.0, 0.9999)?,
+        beta2: within("train.beta2", written.beta2, default.beta2, 0.0, 0.999_999)?,
+        clip: within("train.clip", written.clip, default.clip, 1e-6, 1e6)?,
+    })
+}
+
+fn adapters(written: AdapterWritten) -> Result<AdapterConfig, Wrong> {
+    let targets = match written.targets {
+        None => Projection::ALL.into_iter().collect(),
+        Some(names) => {
+            let projection = |name: &String| {
+                Projection::ALL.into_iter().find(|projection| projection.name() == name).ok_or_else(|| {
+                    let known = Projection::ALL.map(Projection::name).join(", ");
+                    ("adapter.targets".to_owned(), format!("`{name}` is none of {known}"))
+                })
+            };
+            names.iter().map(projection).collect::<Result<BTreeSet<_>, _>>()?
+        }
+    };
+    let rank = count("adapter.rank", written.rank, 1024)?;
+    #[expect(clippy::cast_precision_loss, reason = "a rank is small")]
+    let alpha = written.alpha.unwrap_or(2.0 * rank as f64);
+    let dropout = written.dropout.unwrap_or(0.0);
+    if !(0.0..1.0).contains(&dropout) {
+        return wrong("adapter.dropout", format!("{dropout} is not in [0, 1)"));
+    }
+    if !(alpha.is_finite() && alpha > 0.0) {
+        return wrong("adapter.alpha", format!("{alpha} is not a positive number"));
+    }
+    let scaling = match written.rank_stabilised {
+        RankStabilised::No => Scaling::Standard,
+        RankStabilised::Yes => Scaling::RankStabilised,
+    };
+    Ok(AdapterConfig { rank, alpha, dropout, scaling, targets })
+}
+
+fn positive(key: &str, value: u64) -> Result<u64, Wrong> {
+    if value == 0 { wrong(key, "must be at least 1") } else { Ok(value) }
+}
+
+fn count(key: &str, value: usize, most: usize) -> Result<usize, Wrong> {
+    if (1..=most).contains(&value) { Ok(value) } else { wrong(key, format!("{value} is not between 1 and {most}")) }
+}
