@@ -26,6 +26,8 @@ mod run;
 mod status;
 #[cfg(feature = "student")]
 mod student;
+#[cfg(feature = "student")]
+mod student_files;
 mod tasks;
 
 #[cfg(feature = "student")]

@@ -1,4 +1,4 @@
-//! `student generate`.
+//! `student`.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -9,6 +9,7 @@ use serde_json::json;
 use super::failure::{Failure, FailureKind};
 use super::models;
 use super::output::Output;
+use super::student_files::{MergeArgs, ShowArgs, merge, show};
 use crate::base::SeedTree;
 use crate::student::generation::{Decoder, DecodingLimits, Finish, GenerationRequest};
 use crate::student::{Student, Trust};
@@ -25,6 +26,10 @@ pub(super) struct StudentArgs {
 enum StudentCommand {
     /// Let a student reply to a prompt.
     Generate(GenerateArgs),
+    /// Say what a student is: shape, vocabulary, hashes.
+    Show(ShowArgs),
+    /// Add a low-rank adapter to the weights it was trained beside.
+    Merge(MergeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -69,6 +74,8 @@ struct GenerateArgs {
 pub(super) fn student(args: &StudentArgs, output: &Output) -> Result<(), Failure> {
     match &args.command {
         StudentCommand::Generate(args) => generate(args, output),
+        StudentCommand::Show(args) => show(args, output),
+        StudentCommand::Merge(args) => merge(args, output),
     }
 }
 

@@ -77,6 +77,20 @@ fn adapters_leave_files_of_their_own() {
     let adapter: Value = serde_json::from_str(&std::fs::read_to_string(out.join("adapter/adapter_config.json")).unwrap()).unwrap();
     assert_eq!((adapter["r"].as_u64(), adapter["peft_type"].as_str()), (Some(2), Some("LORA")));
     assert!(out.join("adapter/adapter_model.safetensors").is_file() && out.join("student/model.safetensors").is_file());
+
+    // The adapter beside its base is the student that was written.
+    let merged = root.path().join("merged");
+    let student = |words: &[&str], paths: &[&Path]| {
+        let said = Command::cargo_bin("harness-evo").unwrap().arg("student").args(words).args(paths).assert().success();
+        String::from_utf8(said.get_output().stdout.clone()).unwrap()
+    };
+    let shown = |path: &Path| -> Value { serde_json::from_str(&student(&["show", "--json"], &[path])).unwrap() };
+    student(&["merge"], &[&out.join("start"), &out.join("adapter"), Path::new("--out"), &merged]);
+    let (ours, again, start) = (shown(&out.join("student")), shown(&merged), shown(&out.join("start")));
+    assert_eq!(ours, again);
+    assert_ne!(ours["weights_hash"], start["weights_hash"]);
+    assert_eq!((ours["family"].as_str(), ours["vocabulary"].as_u64()), (Some("qwen3"), Some(512)));
+    assert!(student(&["show"], &[&merged]).contains("turn ends    with `<|im_end|>`"));
 }
 
 #[test]
