@@ -1,4 +1,4 @@
-//! Ground that knows nothing of the domain: ids, the seed tree, the clock, budgets, canonical JSON.
+//! Ground that knows nothing of the domain: ids, the seed tree, the clock, budgets, canonical JSON, files that are whole.
 
 mod budget;
 mod canonical;
@@ -7,6 +7,7 @@ mod ids;
 mod seed;
 mod snapshot;
 mod toml_place;
+mod whole_file;
 
 pub use budget::{Amount, BudgetError, Ledger, Resource};
 pub use canonical::{canonical_bytes, content_hash};
@@ -16,3 +17,4 @@ pub(crate) use ids::define_id;
 pub use seed::SeedTree;
 pub use snapshot::{Entry, Snapshot, SnapshotError};
 pub use toml_place::TomlPlace;
+pub use whole_file::write_whole;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::failure::{Failure, FailureKind};
 use super::output::Output;
+use crate::base::write_whole;
 
 /// Writes `bytes` to the file at `path`, whole or not at all, or to stdout where `path` is `-` or none. A path that is there and no
 /// regular file (a device, a pipe) is written to, never replaced.
@@ -23,14 +24,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     }
     // A link stays a link: what it points to is replaced.
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    // The mode of a file that was made without a second thought; the process's mask applies.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    let mut file = tempfile::Builder::new().prefix(".harness-evo-").permissions(mode).tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    write_whole(path, bytes)
 }
 
 #[cfg(test)]

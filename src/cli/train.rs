@@ -9,7 +9,7 @@ use super::failure::{Failure, FailureKind};
 use super::output::Output;
 use super::training_display::TrainingDisplay;
 use super::training_episodes;
-use crate::base::SeedTree;
+use crate::base::{SeedTree, write_whole};
 use crate::config::load_training;
 use crate::student::Student;
 use crate::student::data::{Dataset, DatasetBuilder};
@@ -23,7 +23,8 @@ const FOLDER: &str = "\
 The folder holds: recipe.toml (a copy of CONFIG), start/ (a nano student before its first step), data.tokens (the samples, with
 their token ids), metrics.jsonl (one event a line: started, step, evaluated, saved), checkpoints/, student/ (the trained student in
 Hugging Face's layout), and for a low-rank adapter also adapter/ (in PEFT's layout).
-Ctrl-C saves the state; the same command goes on from the newest checkpoint. So it does after a kill.";
+Ctrl-C saves the state; the same command goes on from the newest checkpoint. So it does after a kill; steps taken since the checkpoint
+then stand in metrics.jsonl twice, with a line `started` between.";
 
 /// Train the student.
 #[derive(Debug, Args)]
@@ -44,7 +45,7 @@ struct SftArgs {
     /// The training file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// The folder to write; `students/NAME` beside the training file's folder by default.
+    /// The folder to write; `students/NAME` by default.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -59,8 +60,8 @@ pub(super) fn train(args: &TrainArgs, output: &Output) -> Result<(), Failure> {
 fn train_sft(args: &SftArgs, output: &Output) -> Result<(), Failure> {
     let recipe = load_training(&args.config).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("students").join(&recipe.name));
-    claim(&folder, &args.config)?;
-    let Started { mut student, dataset } = Started::open(&recipe, &folder, output)?;
+    let copy = claim(&folder, &args.config)?;
+    let Started { mut student, dataset } = Started::open(&recipe, &copy, &folder, output)?;
     dataset.check_tokenizer(student.codec.tokenizer()).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
     output.note(&dataset.report().to_string());
     if let Some(adapters) = &recipe.adapters {
@@ -81,14 +82,13 @@ fn train_sft(args: &SftArgs, output: &Output) -> Result<(), Failure> {
     output.data(&summary(&end, &folder))
 }
 
-/// Takes the folder for this training file, or finds that it is its already.
-fn claim(folder: &Path, config: &Path) -> Result<(), Failure> {
-    let unwritable = |error: std::io::Error| Failure::new(FailureKind::Run, format!("{} cannot be written: {error}", folder.display()));
+/// The text of the training file, if the folder is free for it or its already. Nothing is written.
+fn claim(folder: &Path, config: &Path) -> Result<String, Failure> {
     let text =
         std::fs::read_to_string(config).map_err(|error| Failure::new(FailureKind::Input, format!("{}: {error}", config.display())))?;
     let copy = folder.join("recipe.toml");
     match std::fs::read_to_string(&copy) {
-        Ok(old) if old == text => Ok(()),
+        Ok(old) if old == text => Ok(text),
         Ok(_) => Err(Failure::new(FailureKind::Input, format!("{} was made by another training file", folder.display()))
             .hint(format!("`diff {} {}` shows what changed", copy.display(), config.display()))
             .hint("name another folder with --out")),
@@ -97,7 +97,7 @@ fn claim(folder: &Path, config: &Path) -> Result<(), Failure> {
                 let message = format!("{} is not empty and no training run", folder.display());
                 return Err(Failure::new(FailureKind::Input, message).hint("name another folder with --out"));
             }
-            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&copy, text)).map_err(unwritable)
+            Ok(text)
         }
     }
 }
@@ -110,7 +110,7 @@ struct Started {
 
 impl Started {
     /// Opens it, or makes what is not there yet: a run that goes on takes its own files, whatever became of their sources.
-    fn open(recipe: &SftRecipe, folder: &Path, output: &Output) -> Result<Self, Failure> {
+    fn open(recipe: &SftRecipe, copy: &str, folder: &Path, output: &Output) -> Result<Self, Failure> {
         let (start, data) = (folder.join("start"), folder.join("data.tokens"));
         let input = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Input, error);
         let run = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Run, error);
@@ -128,15 +128,21 @@ impl Started {
         let student = match &recipe.base {
             Base::Nano { vocabulary } => {
                 let seeds = SeedTree::new(recipe.seed).child("nano");
-                let student = nano(&episodes, *vocabulary, &seeds).map_err(|error| input(&error))?;
-                student.save(&start).map_err(|error| run(&error))?;
-                student
+                nano(&episodes, *vocabulary, &seeds).map_err(|error| input(&error))?
             }
             Base::Path(path) => load(path).map_err(|error| input(&error))?,
         };
         let seeds = SeedTree::new(recipe.seed).child("data");
         let builder = DatasetBuilder::new(&student.codec, recipe.data.clone(), &seeds).map_err(|error| input(&error))?;
         let dataset = builder.build(&episodes).map_err(|error| input(&error))?;
+        // Nothing is written before all of it is known to be right: a corrected training file may have the folder. The data come last:
+        // with them a run goes on.
+        std::fs::create_dir_all(folder)
+            .and_then(|()| write_whole(&folder.join("recipe.toml"), copy.as_bytes()))
+            .map_err(|error| Failure::new(FailureKind::Run, format!("{} cannot be written: {error}", folder.display())))?;
+        if matches!(recipe.base, Base::Nano { .. }) {
+            student.save(&start).map_err(|error| run(&error))?;
+        }
         dataset.save(&data).map_err(|error| run(&error))?;
         Ok(Self { student, dataset })
     }

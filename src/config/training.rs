@@ -95,16 +95,8 @@ struct AdapterWritten {
     alpha: Option<f64>,
     dropout: Option<f64>,
     #[serde(default)]
-    rank_stabilised: RankStabilised,
+    rank_stabilised: bool,
     targets: Option<BTreeSet<String>>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RankStabilised {
-    #[default]
-    No,
-    Yes,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -273,10 +265,7 @@ fn adapters(written: AdapterWritten) -> Result<AdapterConfig, Wrong> {
     if !(alpha.is_finite() && alpha > 0.0) {
         return wrong("adapter.alpha", format!("{alpha} is not a positive number"));
     }
-    let scaling = match written.rank_stabilised {
-        RankStabilised::No => Scaling::Standard,
-        RankStabilised::Yes => Scaling::RankStabilised,
-    };
+    let scaling = if written.rank_stabilised { Scaling::RankStabilised } else { Scaling::Standard };
     Ok(AdapterConfig { rank, alpha, dropout, scaling, targets })
 }
 

@@ -225,7 +225,7 @@ struct Namespace {
     shell: i32,
     workspace: OwnedFd,
     scratch: OwnedFd,
-    /// Keeps the mounts until this is dropped: else the end of the last process waits until they are taken down.
+    /// Keeps the mounts until this is dropped: else the end of the last process waits until they are taken down, which costs time only.
     _mounts: Option<OwnedFd>,
 }
 

@@ -260,6 +260,10 @@ impl Jail for Rules {
         let shielded = std::fs::set_permissions(self.shell.join("bash"), std::fs::Permissions::from_mode(0o111));
         shielded.map_err(|source| io_error("shielding the shell", source))?;
         let ruleset = self.ruleset().map_err(|error| SandboxError::Unavailable { backend: NAME, reason: error.to_string() })?;
+        // None where the kernel has no rules at all: never a session without them.
+        let rules: Option<OwnedFd> = ruleset.into();
+        let rules =
+            rules.ok_or_else(|| SandboxError::Unavailable { backend: NAME, reason: "the kernel made no Landlock rules".to_owned() })?;
         let first = self.shell.join(self.ground.first(&first_file(&self.limits()))?);
         let mut arguments: Vec<OsString> = ["bash", "--noediting", "--rcfile"].map(OsString::from).into();
         arguments.extend([first.into(), "-i".into(), "+m".into()]);
@@ -271,7 +275,7 @@ impl Jail for Rules {
             folder: self.workspace.clone(),
             user: self.user.as_ref().map(|lease| lease.0),
             kept: None,
-            confinement: Some(Confinement { rules: ruleset.into(), filters: Arc::clone(&self.filters) }),
+            confinement: Some(Confinement { rules, filters: Arc::clone(&self.filters) }),
         })
     }
 

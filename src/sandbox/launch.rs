@@ -56,8 +56,8 @@ pub(super) struct Program {
 /// Landlock rules and system call filters, taken on by the process itself. It dies with the thread that started it.
 #[derive(Debug)]
 pub(super) struct Confinement {
-    /// The rules, where the kernel has any.
-    pub(super) rules: Option<OwnedFd>,
+    /// The rules.
+    pub(super) rules: OwnedFd,
     /// The filters, in the order in which they are applied.
     pub(super) filters: Arc<Vec<BpfProgram>>,
 }
@@ -165,18 +165,10 @@ struct Plan<'a> {
     user: Option<u32>,
     streams: [RawFd; 3],
     kept: Option<RawFd>,
-    rules: Option<RawFd>,
-    filters: &'a [BpfProgram],
-    confined: Confined,
+    confinement: Option<(RawFd, &'a [BpfProgram])>,
     parent: libc::pid_t,
     /// Written by the child when a step fails.
     error: c_int,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Confined {
-    Yes,
-    No,
 }
 
 fn text(bytes: &OsStr) -> io::Result<CString> {
@@ -197,9 +189,7 @@ fn start(program: &Program, streams: &[OwnedFd; 3]) -> io::Result<Process> {
         user: program.user,
         streams: [0, 1, 2].map(|number: usize| streams[number].as_raw_fd()),
         kept: program.kept.as_ref().map(AsRawFd::as_raw_fd),
-        rules: confinement.and_then(|held| held.rules.as_ref()).map(AsRawFd::as_raw_fd),
-        filters: confinement.map_or(&[], |held| held.filters.as_slice()),
-        confined: if confinement.is_some() { Confined::Yes } else { Confined::No },
+        confinement: confinement.map(|held| (held.rules.as_raw_fd(), held.filters.as_slice())),
         parent: rustix::process::Pid::as_raw(Some(rustix::process::getpid())),
         error: 0,
     };
@@ -256,7 +246,8 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
         if prepare(plan).is_some() {
             libc::execve(plan.path.as_ptr(), plan.arguments.as_ptr(), plan.environment.as_ptr());
         }
-        plan.error = *libc::__errno_location();
+        // Never zero, which would mean that it runs.
+        plan.error = (*libc::__errno_location()).max(1);
         libc::_exit(127)
     }
 }
@@ -288,8 +279,8 @@ unsafe fn prepare(plan: &Plan<'_>) -> Option<()> {
         if let Some(kept) = plan.kept {
             done(libc::fcntl(kept, libc::F_SETFD, 0).into())?;
         }
-        if plan.confined == Confined::Yes {
-            confine(plan)?;
+        if let Some((rules, filters)) = plan.confinement {
+            confine(plan.parent, rules, filters)?;
         }
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
@@ -298,21 +289,19 @@ unsafe fn prepare(plan: &Plan<'_>) -> Option<()> {
 }
 
 #[expect(unsafe_code, reason = "see `clone`")]
-unsafe fn confine(plan: &Plan<'_>) -> Option<()> {
+unsafe fn confine(parent: libc::pid_t, rules: RawFd, filters: &[BpfProgram]) -> Option<()> {
     let done = |result: libc::c_long| (result >= 0).then_some(());
     // SAFETY: as in `child`; the layout of a filter program is the kernel's.
     unsafe {
         // After the change of user, which takes it back.
         done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL).into())?;
-        if libc::getppid() != plan.parent {
+        if libc::getppid() != parent {
             *libc::__errno_location() = libc::ESRCH;
             return None;
         }
         done(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
-        if let Some(rules) = plan.rules {
-            done(libc::syscall(libc::SYS_landlock_restrict_self, rules, 0))?;
-        }
-        for filter in plan.filters {
+        done(libc::syscall(libc::SYS_landlock_restrict_self, rules, 0))?;
+        for filter in filters {
             let length = u16::try_from(filter.len()).ok()?;
             let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut().cast() };
             done(libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program))?;

@@ -7,11 +7,11 @@ use candle_core::quantized::gguf_file;
 use candle_core::{DType, Device};
 use serde_json::json;
 
-use super::data::write_whole;
 use super::generation::GenerationConfig;
 use super::network::{BaseWeights, Network, NetworkError};
 use super::weights::{self, Weights, WeightsError};
 use super::{ChatCodec, ChatTemplate, CodecError, StudentTokenizer, TemplateError, TokenizerError};
+use crate::base::write_whole;
 
 /// Longest `generation_config.json` that is read, in bytes.
 const LONGEST_CONFIG: u64 = 1024 * 1024;

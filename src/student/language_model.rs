@@ -16,7 +16,8 @@ const QUEUE: usize = 64;
 
 /// A student that answers requests. Dropping it ends its thread, at the latest with the step it is at.
 ///
-/// The luck of a reply is that of the request's tag and seed: the same request gets the same reply, whatever else runs beside it.
+/// The luck of a reply is that of the request's tag and seed. Products of one row and of several round differently in the last bits,
+/// which can turn a draw that is nearly even: replies are the same again when requests come one at a time.
 #[derive(Debug)]
 pub struct StudentModel {
     id: ModelId,

@@ -113,6 +113,11 @@ fn what_is_wrong_is_said_before_anything_is_trained() {
     let text = said(&config, &out, 2);
     assert!(text.contains("words.jsonl") && text.contains("line 1"), "{text}");
 
+    // A corrected file may have the folder.
+    assert!(!out.exists());
+    write_export(&root.path().join("words.jsonl"), 12);
+    train(&write_config(root.path(), "keep = 1\n"), &out).success();
+
     // A folder that holds something else is left alone.
     let full = root.path().join("full");
     std::fs::create_dir(&full).unwrap();

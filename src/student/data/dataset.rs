@@ -12,9 +12,9 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
 
 use super::error::DataError;
-use super::file::write_whole;
 use super::report::DatasetReport;
 use super::sample::{Part, Sample};
+use crate::base::write_whole;
 use crate::harness::HarnessId;
 use crate::student::{ChatCodec, StudentTokenizer};
 use crate::task::{JobType, TaskId};

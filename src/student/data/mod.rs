@@ -15,7 +15,6 @@ mod batches;
 mod build;
 mod dataset;
 mod error;
-mod file;
 mod input;
 mod openai;
 mod pack;
@@ -33,8 +32,6 @@ pub use pack::pack;
 pub use report::{DatasetReport, DropReason, JobReport};
 pub use row::PackedRow;
 pub use sample::{Part, Sample};
-
-pub(super) use file::write_whole;
 
 #[cfg(test)]
 mod tests;

@@ -84,7 +84,7 @@ impl StudentTokenizer {
     /// # Errors
     /// When the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), TokenizerError> {
-        super::data::write_whole(path, self.json.as_bytes()).map_err(|source| TokenizerError::Io { path: path.to_owned(), source })
+        crate::base::write_whole(path, self.json.as_bytes()).map_err(|source| TokenizerError::Io { path: path.to_owned(), source })
     }
 
     fn from_tokenizer(full: &Tokenizer) -> Result<Self, TokenizerError> {

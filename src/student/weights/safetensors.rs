@@ -6,9 +6,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
+use safetensors::SafeTensorError;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::WeightsError;
+use crate::base::write_whole;
 
 /// Bytes of a header at most: the format's own limit.
 const MOST_HEADER: u64 = 100_000_000;
@@ -75,9 +77,12 @@ pub(crate) fn write_tensors(path: &Path, tensors: &BTreeMap<String, Tensor>, met
     // `transformers` and `peft` ask for this key.
     let mut header = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     header.extend(metadata.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let partial = tempfile::NamedTempFile::new_in(folder).map_err(WeightsError::io(folder))?;
-    safetensors::serialize_to_file(host, Some(header), partial.path()).map_err(|error| WeightsError::damaged(path, error))?;
+    safetensors::serialize_to_file(host, Some(header), partial.path()).map_err(|error| match error {
+        SafeTensorError::IoError(source) => WeightsError::io(path)(source),
+        other => WeightsError::damaged(path, other),
+    })?;
     put_in_place(partial, path)
 }
 
@@ -86,10 +91,7 @@ pub(crate) fn write_tensors(path: &Path, tensors: &BTreeMap<String, Tensor>, met
 /// # Errors
 /// Those of the system.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), WeightsError> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    let partial = tempfile::NamedTempFile::new_in(folder).map_err(WeightsError::io(folder))?;
-    std::fs::write(partial.path(), text).map_err(WeightsError::io(path))?;
-    put_in_place(partial, path)
+    write_whole(path, text.as_bytes()).map_err(WeightsError::io(path))
 }
 
 fn put_in_place(partial: tempfile::NamedTempFile, path: &Path) -> Result<(), WeightsError> {
