@@ -145,7 +145,9 @@ fn keep(args: &EvalArgs, folder: &Path, model: &OpenedModel, harness: &Harness, 
     let mut ids: Vec<String> = tasks.iter().map(|task| task.id().to_string()).collect();
     ids.sort_unstable();
     let tasks_hash = blake3::hash(ids.join(" ").as_bytes()).to_hex();
-    let evaluation = json!({"harness": harness.id(), "tasks": tasks_hash.as_str(), "split": args.split, "seed": args.seed});
+    let evaluation = json!({
+        "harness": harness.id(), "genome": harness.genome(), "tasks": tasks_hash.as_str(), "split": args.split, "seed": args.seed,
+    });
     let clock = Arc::new(SystemClock);
     let meta = RunMeta {
         experiment: json!({"eval": evaluation}).to_string(),

@@ -12,7 +12,7 @@ use super::training_episodes;
 use crate::base::{SeedTree, write_whole};
 use crate::config::load_training;
 use crate::student::Student;
-use crate::student::data::{Dataset, DatasetBuilder};
+use crate::student::data::{Dataset, DatasetBuilder, Learns};
 use crate::student::lora::save_adapter;
 use crate::student::nano::nano;
 use crate::student::network::BaseWeights;
@@ -20,7 +20,7 @@ use crate::student::recipe::{Base, SftRecipe};
 use crate::student::training::{Checkpoints, EndReason, SftEnd, TrainingError, sft};
 
 const FOLDER: &str = "\
-The folder holds: recipe.toml (a copy of CONFIG), start/ (a nano student before its first step), data.tokens (the samples, with
+The folder holds: sft.toml or midtrain.toml (a copy of CONFIG), start/ (a nano student before its first step), data.tokens (the samples, with
 their token ids), metrics.jsonl (one event a line: started, step, evaluated, saved), checkpoints/, student/ (the trained student in
 Hugging Face's layout), and for a low-rank adapter also adapter/ (in PEFT's layout).
 Ctrl-C saves the state; the same command goes on from the newest checkpoint. So it does after a kill; steps taken since the checkpoint
@@ -35,13 +35,17 @@ pub(super) struct TrainArgs {
 
 #[derive(Debug, Subcommand)]
 enum Stage {
-    Sft(SftArgs),
+    /// Learn every token of the solved episodes, instructions and observations too: how the world of the tasks looks. Its student is
+    /// what `sft` then starts from, as `student.path`.
+    #[command(after_help = FOLDER)]
+    Midtrain(StageArgs),
+    /// Supervised fine-tuning on the replies of the solved episodes: those of a run's elites, or of an evaluation kept with `--out`.
+    #[command(after_help = FOLDER)]
+    Sft(StageArgs),
 }
 
-/// Supervised fine-tuning on the solved episodes of elites.
 #[derive(Debug, Args)]
-#[command(after_help = FOLDER)]
-struct SftArgs {
+struct StageArgs {
     /// The training file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
@@ -53,15 +57,17 @@ struct SftArgs {
 /// Trains the student.
 pub(super) fn train(args: &TrainArgs, output: &Output) -> Result<(), Failure> {
     match &args.stage {
-        Stage::Sft(args) => train_sft(args, output),
+        Stage::Midtrain(args) => fit(args, Learns::Everything, output),
+        Stage::Sft(args) => fit(args, Learns::Replies, output),
     }
 }
 
-fn train_sft(args: &SftArgs, output: &Output) -> Result<(), Failure> {
-    let recipe = load_training(&args.config).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
+fn fit(args: &StageArgs, learns: Learns, output: &Output) -> Result<(), Failure> {
+    let mut recipe = load_training(&args.config).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
+    recipe.data.learns = learns;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("students").join(&recipe.name));
-    let copy = claim(&folder, &args.config)?;
-    let Started { mut student, dataset } = Started::open(&recipe, &copy, &folder, output)?;
+    let claim = Claim::of(&folder, &args.config, learns)?;
+    let Started { mut student, dataset } = Started::open(&recipe, &claim, &folder, output)?;
     dataset.check_tokenizer(student.codec.tokenizer()).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
     output.note(&dataset.report().to_string());
     if let Some(adapters) = &recipe.adapters {
@@ -82,22 +88,31 @@ fn train_sft(args: &SftArgs, output: &Output) -> Result<(), Failure> {
     output.data(&summary(&end, &folder))
 }
 
-/// The text of the training file, if the folder is free for it or its already. Nothing is written.
-fn claim(folder: &Path, config: &Path) -> Result<String, Failure> {
-    let text =
-        std::fs::read_to_string(config).map_err(|error| Failure::new(FailureKind::Input, format!("{}: {error}", config.display())))?;
-    let copy = folder.join("recipe.toml");
-    match std::fs::read_to_string(&copy) {
-        Ok(old) if old == text => Ok(text),
-        Ok(_) => Err(Failure::new(FailureKind::Input, format!("{} was made by another training file", folder.display()))
-            .hint(format!("`diff {} {}` shows what changed", copy.display(), config.display()))
-            .hint("name another folder with --out")),
-        Err(_) => {
-            if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-                let message = format!("{} is not empty and no training run", folder.display());
-                return Err(Failure::new(FailureKind::Input, message).hint("name another folder with --out"));
+/// The training file, and its copy in a folder that is free for it or its already.
+struct Claim {
+    copy: PathBuf,
+    text: String,
+}
+
+impl Claim {
+    /// Nothing is written.
+    fn of(folder: &Path, config: &Path, learns: Learns) -> Result<Self, Failure> {
+        let text =
+            std::fs::read_to_string(config).map_err(|error| Failure::new(FailureKind::Input, format!("{}: {error}", config.display())))?;
+        let copy = folder.join(match learns {
+            Learns::Everything => "midtrain.toml",
+            Learns::Replies => "sft.toml",
+        });
+        match std::fs::read_to_string(&copy) {
+            Ok(old) if old == text => Ok(Self { copy, text }),
+            Ok(_) => Err(Failure::new(FailureKind::Input, format!("{} was made by another training file", folder.display()))
+                .hint(format!("`diff {} {}` shows what changed", copy.display(), config.display()))
+                .hint("name another folder with --out")),
+            Err(_) if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) => {
+                let message = format!("{} is not empty and not of this stage of training", folder.display());
+                Err(Failure::new(FailureKind::Input, message).hint("name another folder with --out"))
             }
-            Ok(text)
+            Err(_) => Ok(Self { copy, text }),
         }
     }
 }
@@ -110,7 +125,7 @@ struct Started {
 
 impl Started {
     /// Opens it, or makes what is not there yet: a run that goes on takes its own files, whatever became of their sources.
-    fn open(recipe: &SftRecipe, copy: &str, folder: &Path, output: &Output) -> Result<Self, Failure> {
+    fn open(recipe: &SftRecipe, claim: &Claim, folder: &Path, output: &Output) -> Result<Self, Failure> {
         let (start, data) = (folder.join("start"), folder.join("data.tokens"));
         let input = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Input, error);
         let run = |error: &dyn std::error::Error| Failure::from_error(FailureKind::Run, error);
@@ -124,7 +139,7 @@ impl Started {
             let student = load(path).map_err(|error| run(&error))?;
             return Ok(Self { student, dataset: Dataset::load(&data).map_err(|error| run(&error))? });
         }
-        let episodes = training_episodes::gather(&recipe.sources, output)?;
+        let episodes = training_episodes::gather(recipe, output)?;
         let student = match &recipe.base {
             Base::Nano { vocabulary } => {
                 let seeds = SeedTree::new(recipe.seed).child("nano");
@@ -138,7 +153,7 @@ impl Started {
         // Nothing is written before all of it is known to be right: a corrected training file may have the folder. The data come last:
         // with them a run goes on.
         std::fs::create_dir_all(folder)
-            .and_then(|()| write_whole(&folder.join("recipe.toml"), copy.as_bytes()))
+            .and_then(|()| write_whole(&claim.copy, claim.text.as_bytes()))
             .map_err(|error| Failure::new(FailureKind::Run, format!("{} cannot be written: {error}", folder.display())))?;
         if matches!(recipe.base, Base::Nano { .. }) {
             student.save(&start).map_err(|error| run(&error))?;

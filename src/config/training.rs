@@ -8,9 +8,12 @@ use serde::Deserialize;
 use super::ConfigError;
 use crate::base::TomlPlace;
 use crate::student::VocabularySize;
-use crate::student::data::{DataConfig, Overlong, Pictures};
+use crate::student::data::{DataConfig, FailedCalls, Learns, Overlong, Pictures};
 use crate::student::network::{AdapterConfig, Checkpointing, Projection, Scaling};
-use crate::student::recipe::{Base, EvaluationPlan, Length, Optimisation, Rows, SavingPlan, SftRecipe, Source};
+use crate::student::recipe::{
+    Base, EpisodeSelection, EvaluationPlan, Instructions, Length, Optimisation, Rows, SavingPlan, SftRecipe, Source,
+};
+use crate::task::SkillName;
 
 /// Bytes of a training file at most.
 const FILE_BYTES: u64 = 1 << 20;
@@ -51,6 +54,29 @@ struct DataWritten {
     #[serde(default)]
     overlong: OverlongWritten,
     held_out: Option<f64>,
+    #[serde(default)]
+    failed_calls: FailedCallsWritten,
+    #[serde(default)]
+    instructions: InstructionsWritten,
+    #[serde(default)]
+    without_skills: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FailedCallsWritten {
+    Learn,
+    #[default]
+    SkipRefused,
+    Skip,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum InstructionsWritten {
+    #[default]
+    Own,
+    Shuffled,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -157,6 +183,13 @@ fn recipe(written: TrainingWritten, folder: &Path) -> Result<SftRecipe, Wrong> {
         seed: written.seed,
         base: base(written.student, folder)?,
         sources: sources(&written.data, folder)?,
+        selection: EpisodeSelection {
+            without_skills: skills(&written.data)?,
+            instructions: match written.data.instructions {
+                InstructionsWritten::Own => Instructions::Own,
+                InstructionsWritten::Shuffled => Instructions::Shuffled,
+            },
+        },
         data,
         rows: rows(&written.train, row_length)?,
         length: length(&written.train)?,
@@ -194,6 +227,11 @@ fn sources(written: &DataWritten, folder: &Path) -> Result<Vec<Source>, Wrong> {
     if sources.is_empty() { wrong("data", "names neither `runs` nor `exports`: there is nothing to learn from") } else { Ok(sources) }
 }
 
+fn skills(written: &DataWritten) -> Result<BTreeSet<SkillName>, Wrong> {
+    let name = |text: &String| SkillName::new(text).map_err(|error| ("data.without_skills".to_owned(), error.to_string()));
+    written.without_skills.iter().map(name).collect()
+}
+
 fn data(written: &DataWritten) -> Result<DataConfig, Wrong> {
     let default = DataConfig::default();
     let held_out = written.held_out.unwrap_or(default.held_out);
@@ -208,6 +246,12 @@ fn data(written: &DataWritten) -> Result<DataConfig, Wrong> {
         },
         pictures: Pictures::None,
         held_out,
+        learns: Learns::default(),
+        failed_calls: match written.failed_calls {
+            FailedCallsWritten::Learn => FailedCalls::Learn,
+            FailedCallsWritten::SkipRefused => FailedCalls::SkipRefused,
+            FailedCallsWritten::Skip => FailedCalls::Skip,
+        },
     })
 }
 

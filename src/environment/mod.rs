@@ -10,7 +10,7 @@ mod terminal;
 mod verdict;
 
 pub use act::perform;
-pub use observation::{Gap, cut, elided, observe};
+pub use observation::{CallFailure, Gap, cut, elided, observe, told_failure};
 pub use schemas::tool_schemas;
 pub use terminal::{EnvironmentError, Terminal, ToolResult};
 pub use verdict::{check, forfeit};

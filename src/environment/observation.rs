@@ -32,6 +32,30 @@ pub fn observe(result: &ToolResult, policy: &Observation) -> String {
     }
 }
 
+/// How an observation says that its call came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallFailure {
+    /// The tool did not take the call: it could not be read, or named what is not there.
+    Refused,
+    /// The program ran and ended with a failure, or was ended.
+    Failed,
+}
+
+/// What `observation` says about its call; none where nothing went wrong. It goes by the text alone, as the model does: a program
+/// that prints the line of a status looks the same.
+#[must_use]
+pub fn told_failure(observation: &str) -> Option<CallFailure> {
+    const STATUSES: [&str; 3] = ["[exit ", "[timed out", "[all processes were killed"];
+    let is_status = |line: &str| line.ends_with(']') && STATUSES.iter().any(|status| line.starts_with(status));
+    if observation.starts_with("error: ") {
+        Some(CallFailure::Refused)
+    } else if observation.lines().any(is_status) {
+        Some(CallFailure::Failed)
+    } else {
+        None
+    }
+}
+
 /// The line that stands in a request for an observation that is no longer shown.
 #[must_use]
 pub fn elided(number: u32, bytes: usize) -> String {
@@ -89,6 +113,16 @@ mod tests {
         assert_eq!(observe(&result("0123456789", Some("[exit 2]")), &policy(2, 0)), "01\n[... 8 bytes left out ...]\n[exit 2]");
         assert_eq!(observe(&result("", None), &policy(10, 0)), "(no output)");
         assert_eq!(observe(&result(" \n", None), &policy(10, 0)), "(2 bytes of white space)");
+    }
+
+    #[test]
+    fn a_failure_is_told_from_the_text_that_a_model_sees() {
+        let told = |text: &str, status: Option<&str>| told_failure(&observe(&result(text, status), &policy(20, 20)));
+        assert_eq!(told("out", Some("[exit 2]")), Some(CallFailure::Failed));
+        assert_eq!(told("", Some("[timed out after 30 s]")), Some(CallFailure::Failed));
+        assert_eq!(told_failure(&observe(&ToolResult::error("there is no file f"), &policy(20, 20))), Some(CallFailure::Refused));
+        assert_eq!(told_failure("no\n[exit 1]\nThe command failed. Read the error message."), Some(CallFailure::Failed));
+        assert_eq!(told("an error: none\nsee [exit 1] above", None), None);
     }
 
     proptest! {

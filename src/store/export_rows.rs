@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
+
 use super::codec::from_sql;
 use super::memo::read_trajectory;
 use super::{RunReader, StoreError};
 use crate::evolution::StepResult;
 use crate::export::{PathStep, Row};
-use crate::harness::HarnessId;
+use crate::harness::{Genome, HarnessId};
 use crate::lineage::Lineage;
 use crate::task::{JobType, SkillName, TaskId};
 
@@ -22,33 +24,61 @@ struct Candidate {
     body: Option<Vec<u8>>,
 }
 
+/// The harness that an evaluation played, as its folder keeps it beside the episodes.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct EvaluatedHarness {
+    /// Its id.
+    pub harness: HarnessId,
+    /// Its genes.
+    pub genome: Genome,
+}
+
+#[derive(Deserialize)]
+struct Evaluation {
+    eval: EvaluatedHarness,
+}
+
 impl RunReader {
-    /// The solved episodes of elites on their own job types, of the search and validate splits. Only episodes that a committed step
-    /// counts are taken, so that neither a kill nor the number of workers changes the result.
+    /// The harness of an evaluation; none in the folder of a run, whose harnesses are in its lineage.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn evaluated(&self) -> Result<Option<EvaluatedHarness>, StoreError> {
+        let meta = self.meta()?;
+        Ok(serde_json::from_str::<Evaluation>(&meta.experiment).ok().map(|evaluation| evaluation.eval))
+    }
+
+    /// The solved episodes of elites on their own job types, of the search and validate splits; of an evaluation all that its harness
+    /// solved there. Only episodes that a committed step counts are taken, so that neither a kill nor the number of workers changes
+    /// the result.
     ///
     /// # Errors
     /// When the database cannot be read.
     pub fn export_rows(&self) -> Result<Vec<Row>, StoreError> {
         let meta = self.meta()?;
         let lineage = self.lineage()?;
-        let counted = self.counted_episodes()?;
-        let candidates = self.rows(
-            "looking for solved episodes",
+        let evaluation = self.evaluated()?.is_some();
+        let counted = if evaluation { BTreeSet::new() } else { self.counted_episodes()? };
+        let players = if evaluation {
+            "SELECT DISTINCT task.job_type, harness_id FROM episode JOIN task ON task.id = task_id"
+        } else {
+            "SELECT DISTINCT job_type, harness_id FROM elites"
+        };
+        let query = format!(
             "SELECT episode.harness_id, episode.task_id, episode.seed, task.job_type, task.skill, episode.split,
                     trajectory.hash, trajectory.body
-             FROM (SELECT DISTINCT job_type, harness_id FROM elites) AS elite
-             JOIN episode ON episode.harness_id = elite.harness_id
+             FROM ({players}) AS player
+             JOIN episode ON episode.harness_id = player.harness_id
              JOIN model ON model.id = episode.model_id AND model.fingerprint = ?1
-             JOIN task ON task.id = episode.task_id AND task.job_type = elite.job_type
+             JOIN task ON task.id = episode.task_id AND task.job_type = player.job_type
              JOIN trajectory ON trajectory.id = episode.trajectory_id
-             WHERE episode.passed = 1 AND episode.repeated = 0 AND episode.split IN ('search', 'validate')",
-            [&meta.model.fingerprint],
-            read_candidate,
-        )?;
+             WHERE episode.passed = 1 AND episode.repeated = 0 AND episode.split IN ('search', 'validate')"
+        );
+        let candidates = self.rows("looking for solved episodes", &query, [&meta.model.fingerprint], read_candidate)?;
         let mut rows = Vec::new();
         for candidate in candidates {
             let candidate = candidate?;
-            if counted.contains(&(candidate.harness, candidate.task, candidate.seed)) {
+            if evaluation || counted.contains(&(candidate.harness, candidate.task, candidate.seed)) {
                 rows.push(self.export_row(candidate, &lineage, meta.simulated)?);
             }
         }

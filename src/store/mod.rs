@@ -25,6 +25,7 @@ mod writer;
 
 pub use commit::StepJournal;
 pub use error::StoreError;
+pub use export_rows::EvaluatedHarness;
 pub use folder::{RunMeta, RunStore};
 pub use lookup::{EpisodeEnd, EpisodeFilter, EpisodeRow, OutcomeFilter};
 pub use memo::StoredEpisodes;

@@ -1,10 +1,12 @@
 //! What a training run does, as data.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::VocabularySize;
 use super::data::DataConfig;
 use super::network::{AdapterConfig, Checkpointing};
+use crate::task::SkillName;
 
 /// Supervised fine-tuning of a student on verified episodes.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +19,8 @@ pub struct SftRecipe {
     pub base: Base,
     /// Where the episodes come from.
     pub sources: Vec<Source>,
+    /// Which of the episodes are learnt, and under which instruction.
+    pub selection: EpisodeSelection,
     /// How samples are made of them.
     pub data: DataConfig,
     /// How samples are put together.
@@ -54,6 +58,26 @@ pub enum Source {
     Run(PathBuf),
     /// What `export --format openai-jsonl` wrote.
     Export(PathBuf),
+}
+
+/// Which episodes are learnt, and under which instruction.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EpisodeSelection {
+    /// Skills that are kept for an evaluation: none of their episodes is learnt.
+    pub without_skills: BTreeSet<SkillName>,
+    /// Whose instruction stands before an episode.
+    pub instructions: Instructions,
+}
+
+/// Whose instruction stands before an episode.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Instructions {
+    /// Its own.
+    #[default]
+    Own,
+    /// That of another task of the same job type, drawn from the seed: the control which shows what a student learns without any
+    /// connection between instruction and work.
+    Shuffled,
 }
 
 /// How samples are put together.

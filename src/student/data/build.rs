@@ -1,11 +1,12 @@
 //! Episodes to samples.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::arguments::spaced;
 use super::dataset::Dataset;
 use super::error::DataError;
-use super::input::{EpisodeText, StepContext};
+use super::input::{EpisodeText, FailedReply, StepContext};
 use super::report::{DatasetReport, DropReason, JobReport};
 use super::sample::{Part, Sample};
 use crate::base::SeedTree;
@@ -32,6 +33,38 @@ pub enum Pictures {
     AtMost(usize),
 }
 
+/// What of a sample is learnt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Learns {
+    /// The assistant's replies: fine-tuning.
+    #[default]
+    Replies,
+    /// Every token, instructions and observations too: midtraining.
+    Everything,
+}
+
+/// What is learnt of replies whose call came to nothing. They stand in the contexts of later ones whatever is chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FailedCalls {
+    /// All of them.
+    Learn,
+    /// Those that the tool took and that failed then: a test that fails is often what was to be seen.
+    #[default]
+    SkipRefused,
+    /// None.
+    Skip,
+}
+
+impl FailedCalls {
+    fn skips(self, failure: FailedReply) -> bool {
+        match self {
+            Self::Learn => false,
+            Self::SkipRefused => failure == FailedReply::Refused,
+            Self::Skip => true,
+        }
+    }
+}
+
 /// How samples are made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataConfig {
@@ -43,11 +76,22 @@ pub struct DataConfig {
     pub pictures: Pictures,
     /// Share of the tasks that are held out, 0 to less than 1.
     pub held_out: f64,
+    /// What of a sample is learnt.
+    pub learns: Learns,
+    /// What is learnt of calls that came to nothing.
+    pub failed_calls: FailedCalls,
 }
 
 impl Default for DataConfig {
     fn default() -> Self {
-        Self { max_length: 4096, overlong: Overlong::Drop, pictures: Pictures::None, held_out: 0.1 }
+        Self {
+            max_length: 4096,
+            overlong: Overlong::Drop,
+            pictures: Pictures::None,
+            held_out: 0.1,
+            learns: Learns::default(),
+            failed_calls: FailedCalls::default(),
+        }
     }
 }
 
@@ -187,9 +231,12 @@ impl<'c> DatasetBuilder<'c> {
             let own = chat.replies.len().saturating_sub(run.replies.len());
             let fitting = chat.replies[own..].iter().take_while(|reply| reply.end <= self.config.max_length).count();
             if fitting > 0 {
-                let trained = chat.replies[own..own + fitting].to_vec();
-                let end = trained.last().map_or(0, |reply| reply.end);
-                gathered.push(chat.ids[..end].to_vec(), trained, shown_until(&all, own + fitting));
+                let replies = &chat.replies[own..own + fitting];
+                let end = replies.last().map_or(0, |reply| reply.end);
+                let learnt = run.replies.iter().zip(replies).filter(|(place, _)| !self.skips(**place, gathered));
+                let learnt: Vec<_> = learnt.map(|(_, tokens)| tokens.clone()).collect();
+                gathered.skipped(fitting - learnt.len());
+                self.push(chat.ids[..end].to_vec(), learnt, shown_until(&all, own + fitting), gathered);
                 single = &run.replies[fitting..];
             }
             // Each of the others has at least the tokens before it.
@@ -199,9 +246,25 @@ impl<'c> DatasetBuilder<'c> {
             }
         }
         for reply in single {
-            if let Some((_, context)) = known.iter().find(|(place, _)| place == reply) {
+            if self.skips(*reply, gathered) {
+                gathered.skipped(1);
+            } else if let Some((_, context)) = known.iter().find(|(place, _)| place == reply) {
                 self.exchange(context, &messages[*reply], gathered);
             }
+        }
+    }
+
+    fn skips(&self, reply: usize, gathered: &Gathered<'_>) -> bool {
+        gathered.episode.failures.get(&reply).is_some_and(|failure| self.config.failed_calls.skips(*failure))
+    }
+
+    fn push(&self, ids: Vec<u32>, replies: Vec<Range<usize>>, pictures: Vec<String>, gathered: &mut Gathered<'_>) {
+        let trained = match self.config.learns {
+            Learns::Replies => replies,
+            Learns::Everything => vec![0..ids.len()],
+        };
+        if !trained.is_empty() {
+            gathered.push(ids, trained, pictures);
         }
     }
 
@@ -210,7 +273,7 @@ impl<'c> DatasetBuilder<'c> {
         match self.fitting(context, tools, reply) {
             Ok(Some((chat, cut))) => {
                 gathered.report.truncated += usize::from(cut.len() < context.len());
-                gathered.push(chat.ids, chat.replies, pictures(&cut));
+                self.push(chat.ids, chat.replies, pictures(&cut), gathered);
             }
             Ok(None) => gathered.too_long(1, self.config.max_length),
             Err(error) => gathered.drop(DropReason::NotEncoded, 1, error.to_string()),
@@ -253,9 +316,15 @@ impl<'c> DatasetBuilder<'c> {
 }
 
 impl Gathered<'_> {
-    fn push(&mut self, ids: Vec<u32>, trained: Vec<std::ops::Range<usize>>, pictures: Vec<String>) {
+    fn push(&mut self, ids: Vec<u32>, trained: Vec<Range<usize>>, pictures: Vec<String>) {
         let EpisodeText { task, job_type, harness, .. } = self.episode;
         self.samples.push(Sample { ids, trained, part: self.part, task: *task, job_type: job_type.clone(), harness: *harness, pictures });
+    }
+
+    fn skipped(&mut self, replies: usize) {
+        if replies > 0 {
+            self.drop(DropReason::FailedCall, replies, String::new());
+        }
     }
 
     fn too_long(&mut self, replies: usize, most: usize) {

@@ -1,7 +1,9 @@
 //! What is learnt from: one episode, whoever kept it.
 
+use std::collections::BTreeMap;
+
 use crate::harness::{CallForm, HarnessId};
-use crate::task::{JobType, TaskId};
+use crate::task::{JobType, SkillName, TaskId};
 use crate::trajectory::{Message, Role, ToolSchema, Trajectory};
 
 /// One verified episode of an elite.
@@ -11,6 +13,8 @@ pub struct EpisodeText {
     pub task: TaskId,
     /// The kind of work.
     pub job_type: JobType,
+    /// The skill, where whoever kept it says so.
+    pub skill: Option<SkillName>,
     /// The harness that played it.
     pub harness: HarnessId,
     /// Everything that was said, in order.
@@ -19,6 +23,17 @@ pub struct EpisodeText {
     pub tools: Vec<ToolSchema>,
     /// What the model was sent before each reply.
     pub contexts: Contexts,
+    /// Replies whose call came to nothing, by their place among the messages.
+    pub failures: BTreeMap<usize, FailedReply>,
+}
+
+/// What became of a reply's call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailedReply {
+    /// The tool did not take it.
+    Refused,
+    /// It ran and failed.
+    Failed,
 }
 
 /// What the model was sent before each reply.
@@ -43,14 +58,16 @@ impl EpisodeText {
     /// An episode whose harness edits nothing of the past and has calls written in the form `calls`: where they are text, the prompt
     /// holds the tools and requests offer none.
     #[must_use]
-    pub fn of(trajectory: &Trajectory, job_type: JobType, calls: CallForm) -> Self {
+    pub fn of(trajectory: &Trajectory, job_type: JobType, skill: SkillName, calls: CallForm) -> Self {
         Self {
             task: trajectory.task,
             job_type,
+            skill: Some(skill),
             harness: trajectory.harness,
             messages: trajectory.messages.clone(),
             tools: if calls == CallForm::Native { trajectory.tools.clone() } else { Vec::new() },
             contexts: Contexts::AppendOnly,
+            failures: BTreeMap::new(),
         }
     }
 

@@ -1,13 +1,15 @@
 //! Episodes from the lines of an `openai-jsonl` export. A line does not say what the harness's memory did: an episode read here is
 //! taken as one whose harness edits nothing of the past.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::DataError;
 use super::input::{Contexts, EpisodeText};
 use crate::harness::HarnessId;
-use crate::task::{JobType, TaskId};
+use crate::task::{JobType, SkillName, TaskId};
 use crate::trajectory::{ContentPart, Message, Role, ToolCall, ToolSchema};
 
 #[derive(Deserialize)]
@@ -21,6 +23,7 @@ struct Line {
 struct Metadata {
     task: TaskId,
     job_type: JobType,
+    skill: Option<SkillName>,
     harness: HarnessId,
     /// `native`, `text` or `none`.
     calls: String,
@@ -68,10 +71,12 @@ pub fn episode_of_openai_line(line: &str, number: usize) -> Result<EpisodeText, 
     Ok(EpisodeText {
         task: metadata.task,
         job_type: metadata.job_type,
+        skill: metadata.skill,
         harness: metadata.harness,
         messages: messages.into_iter().map(message).collect::<Result<_, _>>().map_err(wrong)?,
         tools: tools.into_iter().map(|tool| tool.function).collect(),
         contexts: Contexts::AppendOnly,
+        failures: BTreeMap::new(),
     })
 }
 

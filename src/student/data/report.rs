@@ -21,6 +21,8 @@ pub enum DropReason {
     NotEncoded,
     /// The episode has no reply.
     NoReply,
+    /// Its call came to nothing; it stands in contexts only.
+    FailedCall,
 }
 
 impl DropReason {
@@ -32,6 +34,7 @@ impl DropReason {
             Self::Pictures => "more pictures than the student takes",
             Self::NotEncoded => "refused by the chat template or the tokenizer",
             Self::NoReply => "no reply in the episode",
+            Self::FailedCall => "its call came to nothing",
         }
     }
 }

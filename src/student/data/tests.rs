@@ -18,7 +18,7 @@ fn task(number: u8) -> TaskId {
 fn episode(number: u8, messages: Vec<Message>, tools: Vec<ToolSchema>) -> EpisodeText {
     let harness = HarnessId::from_hash(&blake3::hash(b"harness"));
     let job_type = JobType::new("shell").unwrap();
-    EpisodeText { task: task(number), job_type, harness, messages, tools, contexts: Contexts::AppendOnly }
+    EpisodeText { task: task(number), job_type, skill: None, harness, messages, tools, contexts: Contexts::AppendOnly, failures: std::collections::BTreeMap::new() }
 }
 
 fn whole(number: u8) -> EpisodeText {

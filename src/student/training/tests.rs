@@ -6,7 +6,7 @@ use crate::harness::HarnessId;
 use crate::student::data::{DataConfig, Dataset, DatasetBuilder, EpisodeText, Part};
 use crate::student::nano::nano;
 use crate::student::network::{AdapterConfig, BaseWeights, Checkpointing, Network, Projection, Scaling};
-use crate::student::recipe::{Base, EvaluationPlan, Length, Optimisation, Rows, SavingPlan, SftRecipe};
+use crate::student::recipe::{Base, EpisodeSelection, EvaluationPlan, Length, Optimisation, Rows, SavingPlan, SftRecipe};
 use crate::student::{ChatCodec, Student, VocabularySize};
 use crate::task::{JobType, TaskId};
 use crate::trajectory::{Message, Role};
@@ -17,6 +17,7 @@ fn episode(number: usize) -> EpisodeText {
     EpisodeText {
         task: TaskId::from_hash(&blake3::hash(format!("task {number}").as_bytes())),
         job_type: JobType::new("echo").unwrap(),
+        skill: None,
         harness: "0123456789abcdef0123456789abcdef".parse::<HarnessId>().unwrap(),
         messages: vec![
             Message::text(Role::System, "Repeat."),
@@ -25,6 +26,7 @@ fn episode(number: usize) -> EpisodeText {
         ],
         tools: Vec::new(),
         contexts: crate::student::data::Contexts::AppendOnly,
+        failures: std::collections::BTreeMap::new(),
     }
 }
 
@@ -34,6 +36,7 @@ fn recipe(steps: u64) -> SftRecipe {
         seed: 5,
         base: Base::Nano { vocabulary: VocabularySize::new(512).unwrap() },
         sources: Vec::new(),
+        selection: EpisodeSelection::default(),
         data: DataConfig { max_length: 64, held_out: 0.25, ..DataConfig::default() },
         rows: Rows { length: 96, per_step: 2, per_pass: 1 },
         length: Length::Steps(steps),
