@@ -22,6 +22,8 @@ mod export;
 mod harness;
 mod init;
 mod lineage;
+#[cfg(feature = "student")]
+mod loss_curve;
 mod run;
 mod status;
 #[cfg(feature = "student")]

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::failure::{Failure, FailureKind};
 use super::output::Output;
 use super::training_display::TrainingDisplay;
-use super::training_episodes;
+use super::{loss_curve, training_episodes};
 use crate::base::{SeedTree, write_whole};
 use crate::config::load_training;
 use crate::student::Student;
@@ -21,7 +21,7 @@ use crate::student::training::{Checkpoints, EndReason, SftEnd, TrainingError, sf
 
 const FOLDER: &str = "\
 The folder holds: sft.toml or midtrain.toml (a copy of CONFIG), start/ (a nano student before its first step), data.tokens (the samples, with
-their token ids), metrics.jsonl (one event a line: started, step, evaluated, saved), checkpoints/, student/ (the trained student in
+their token ids), metrics.jsonl (one event a line: started, step, evaluated, saved), loss.svg (drawn of it), checkpoints/, student/ (the trained student in
 Hugging Face's layout), and for a low-rank adapter also adapter/ (in PEFT's layout).
 Ctrl-C saves the state; the same command goes on from the newest checkpoint. So it does after a kill; steps taken since the checkpoint
 then stand in metrics.jsonl twice, with a line `started` between.";
@@ -80,6 +80,7 @@ fn fit(args: &StageArgs, learns: Learns, output: &Output) -> Result<(), Failure>
     let end = sft(&student.network, &dataset, &recipe, &checkpoints, padding, |event| display.take(event));
     let end = end.map_err(|error| failed(&error, &folder))?;
     display.finish()?;
+    loss_curve::draw(&folder.join("metrics.jsonl"), &folder.join("loss.svg"))?;
     if end.reason == EndReason::Stopped {
         let failure = Failure::new(FailureKind::Interrupted, format!("stopped after step {}; the state is saved", end.steps));
         return Err(failure.hint("the same command goes on"));

@@ -120,7 +120,7 @@ mod tests {
         let told = |text: &str, status: Option<&str>| told_failure(&observe(&result(text, status), &policy(20, 20)));
         assert_eq!(told("out", Some("[exit 2]")), Some(CallFailure::Failed));
         assert_eq!(told("", Some("[timed out after 30 s]")), Some(CallFailure::Failed));
-        assert_eq!(told_failure(&observe(&ToolResult::error("there is no file f"), &policy(20, 20))), Some(CallFailure::Refused));
+        assert_eq!(told_failure(&observe(&ToolResult::refused("there is no file f"), &policy(20, 20))), Some(CallFailure::Refused));
         assert_eq!(told_failure("no\n[exit 1]\nThe command failed. Read the error message."), Some(CallFailure::Failed));
         assert_eq!(told("an error: none\nsee [exit 1] above", None), None);
     }

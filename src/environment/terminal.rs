@@ -39,7 +39,7 @@ impl ToolResult {
         Self { text: text.into(), gap: None, status: None, failed: false }
     }
 
-    fn refused(reason: impl std::fmt::Display) -> Self {
+    pub(super) fn refused(reason: impl std::fmt::Display) -> Self {
         Self { text: format!("error: {reason}"), gap: None, status: None, failed: true }
     }
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 use assert_cmd::Command;
 use serde_json::{Value, json};
 
+use crate::cli::{no_sandbox, stdout, text};
+
 fn write_export(path: &Path, count: usize) {
     let line = |number: usize| {
         let word = ["red", "green", "blue"][number % 3];
@@ -36,7 +38,11 @@ fn write_config(folder: &Path, extra: &str) -> std::path::PathBuf {
 }
 
 fn train(config: &Path, out: &Path) -> assert_cmd::assert::Assert {
-    Command::cargo_bin("harness-evo").unwrap().args(["train", "sft"]).arg(config).arg("--out").arg(out).assert()
+    stage("sft", config, out)
+}
+
+fn stage(stage: &str, config: &Path, out: &Path) -> assert_cmd::assert::Assert {
+    Command::cargo_bin("harness-evo").unwrap().args(["train", stage]).arg(config).arg("--out").arg(out).assert()
 }
 
 #[test]
@@ -125,4 +131,65 @@ fn what_is_wrong_is_said_before_anything_is_trained() {
     let text = said(&config, &full, 2);
     assert!(text.contains("not empty"), "{text}");
     assert_eq!(std::fs::read_dir(&full).unwrap().count(), 1);
+}
+
+/// What a training said on standard error.
+fn told(said: &assert_cmd::assert::Assert) -> String {
+    String::from_utf8(said.get_output().stderr.clone()).unwrap()
+}
+
+#[test]
+fn an_evaluation_is_learnt_from_in_two_stages_and_as_a_control() {
+    if no_sandbox() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let kept = root.path().join("kept");
+    let play = ["--quiet", "eval", "--model", "rehearsal", "--harness", "shell-first", "--builtin", "--job-type", "shell"];
+    let chosen = ["--per-workflow", "4", "--split", "search", "--episodes", "40", "--json", "--out", text(&kept)];
+    let played: Value = serde_json::from_str(&stdout(&[&play[..], &chosen[..]].concat())).unwrap();
+    let solved = (played["rows"][0]["solved"].as_f64().unwrap() * 40.0).round();
+    assert!(solved >= 4.0, "{played}");
+    let export = root.path().join("solved.jsonl");
+    stdout(&["--quiet", "export", text(&kept), "--format", "openai-jsonl", "--out", text(&export)]);
+    // Episodes with the same text are written once.
+    let lines = std::fs::read_to_string(&export).unwrap().lines().count();
+    assert!(lines >= 3 && lines as f64 <= solved, "{lines} of {solved}");
+
+    let write = |name: &str, student: &str, data: &str| {
+        let path = root.path().join(name);
+        let text = format!(
+            "name = \"kept\"\n[student]\n{student}\n[data]\nruns = [\"kept\"]\nmax_length = 4096\nheld_out = 0.0\n{data}\n[train]\nsteps = 1\nrows = 1\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let vocabulary = "vocabulary = 1024";
+    let first = root.path().join("first");
+    let midtrained = told(&stage("midtrain", &write("midtrain.toml", vocabulary, ""), &first).success());
+    let learnt = |text: &str| -> Vec<usize> {
+        let line = text.lines().find(|line| line.starts_with("shell ")).unwrap().to_owned();
+        line.split_whitespace().skip(1).map(|cell| cell.parse().unwrap()).collect()
+    };
+    // Columns: episodes, train, held out, tokens, learnt, replies, ...
+    let cells = learnt(&midtrained);
+    assert_eq!(cells[3], cells[4], "midtraining learns every token: {midtrained}");
+    // The same folder is not taken for another stage.
+    let refused = told(&stage("sft", &root.path().join("midtrain.toml"), &first).code(2));
+    assert!(refused.contains("not of this stage"), "{refused}");
+
+    let path = "path = \"first/student\"";
+    let tuned = told(&train(&write("sft.toml", path, ""), &root.path().join("second")).success());
+    assert!(learnt(&tuned)[4] < learnt(&tuned)[3], "{tuned}");
+
+    let shuffled = write("control.toml", vocabulary, "instructions = \"shuffled\"");
+    let control = told(&train(&shuffled, &root.path().join("control")).success());
+    assert!(control.contains("this is a control"), "{control}");
+
+    let fewer = write("fewer.toml", vocabulary, "without_skills = [\"sort-duplicates\"]");
+    let without = told(&train(&fewer, &root.path().join("fewer")).success());
+    assert!(learnt(&without)[0] < learnt(&tuned)[0], "{without}");
+    let wrong = write("wrong.toml", vocabulary, "without_skills = [\"sort-duplicate\"]");
+    let refused = told(&train(&wrong, &root.path().join("wrong")).code(2));
+    assert!(refused.contains("no episode has the skill") && refused.contains("sort-duplicates"), "{refused}");
 }

@@ -18,7 +18,16 @@ fn task(number: u8) -> TaskId {
 fn episode(number: u8, messages: Vec<Message>, tools: Vec<ToolSchema>) -> EpisodeText {
     let harness = HarnessId::from_hash(&blake3::hash(b"harness"));
     let job_type = JobType::new("shell").unwrap();
-    EpisodeText { task: task(number), job_type, skill: None, harness, messages, tools, contexts: Contexts::AppendOnly, failures: std::collections::BTreeMap::new() }
+    EpisodeText {
+        task: task(number),
+        job_type,
+        skill: None,
+        harness,
+        messages,
+        tools,
+        contexts: Contexts::AppendOnly,
+        failures: std::collections::BTreeMap::new(),
+    }
 }
 
 fn whole(number: u8) -> EpisodeText {
@@ -85,6 +94,71 @@ fn every_sample_shows_what_was_sent() {
         .collect();
     let kept = built(&codec, all_train(), &[episode(1, messages.clone(), tools.clone()).with_steps(steps)]);
     assert_eq!(kept.samples(), built(&codec, all_train(), &[episode(1, messages, tools)]).samples());
+}
+
+#[test]
+fn a_call_that_came_to_nothing_stands_in_contexts_only() {
+    let codec = codec("nano");
+    let with = |failure: FailedReply, failed_calls: FailedCalls| {
+        let mut episode = whole(1);
+        episode.failures.insert(2, failure);
+        built(&codec, DataConfig { failed_calls, ..all_train() }, &[episode])
+    };
+    let all = with(FailedReply::Refused, FailedCalls::Learn);
+    assert_eq!(all.samples(), built(&codec, all_train(), &[whole(1)]).samples());
+    for (failure, rule, left) in [
+        (FailedReply::Refused, FailedCalls::SkipRefused, 2),
+        (FailedReply::Failed, FailedCalls::SkipRefused, 3),
+        (FailedReply::Failed, FailedCalls::Skip, 2),
+    ] {
+        let dataset = with(failure, rule);
+        let [sample] = dataset.samples() else { panic!("{}", dataset.report()) };
+        assert_eq!(sample.ids, all.samples()[0].ids, "the context is the same");
+        assert_eq!(sample.trained, all.samples()[0].trained[3 - left..], "{failure:?} {rule:?}");
+        assert_eq!(dataset.report().total().dropped.get(&DropReason::FailedCall).copied().unwrap_or(0), 3 - left);
+    }
+}
+
+#[test]
+fn midtraining_learns_every_token() {
+    let codec = codec("nano");
+    let dataset = built(&codec, DataConfig { learns: Learns::Everything, ..all_train() }, &[whole(1)]);
+    let [sample] = dataset.samples() else { panic!("{}", dataset.report()) };
+    assert_eq!(sample.trained_tokens(), sample.ids.len());
+    assert_eq!(sample.ids, built(&codec, all_train(), &[whole(1)]).samples()[0].ids);
+}
+
+#[test]
+fn shuffled_instructions_are_those_of_other_tasks() {
+    let said = |episode: &EpisodeText| episode.messages[1].joined_text();
+    let make = |number: u8| {
+        let mut messages = long(3);
+        messages[1] = Message::text(Role::User, format!("task {}", number % 5));
+        let steps = vec![StepContext { reply: 4, sent: Ok(messages[..4].to_vec()) }];
+        episode(number % 5, messages, Vec::new()).with_steps(steps)
+    };
+    let own: Vec<EpisodeText> = (0..10).map(make).collect();
+    let mut shuffled = own.clone();
+    shuffle_instructions(&mut shuffled, &SeedTree::new(3));
+    for (before, after) in own.iter().zip(&shuffled) {
+        assert_ne!(said(before), said(after));
+        let Contexts::Steps(steps) = &after.contexts else { panic!() };
+        assert_eq!(steps[0].sent.as_ref().unwrap()[1], after.messages[1], "the request says the same as the transcript");
+        assert_eq!((&before.messages[2..], before.task), (&after.messages[2..], after.task));
+    }
+    // Every instruction is still there, as often as before, and episodes of one task share theirs.
+    let all = |episodes: &[EpisodeText]| -> BTreeSet<String> { episodes.iter().map(said).collect() };
+    assert_eq!(all(&own), all(&shuffled));
+    assert!((0..5).all(|index| said(&shuffled[index]) == said(&shuffled[index + 5])));
+    // The order of the episodes changes nothing.
+    let mut reversed: Vec<EpisodeText> = own.iter().rev().cloned().collect();
+    shuffle_instructions(&mut reversed, &SeedTree::new(3));
+    reversed.reverse();
+    assert_eq!(reversed, shuffled);
+    // A task that is alone has nobody to exchange with.
+    let mut alone = vec![make(1)];
+    shuffle_instructions(&mut alone, &SeedTree::new(3));
+    assert_eq!(alone, [make(1)]);
 }
 
 #[test]
@@ -210,7 +284,12 @@ fn an_exported_line_gives_the_samples_of_its_trajectory() {
         usage: vec![Usage::default(); 3],
         outcome: Outcome::Scored { verdict: crate::task::Verdict { score: 1.0, items: Vec::new() }, ending: Ending::Finished },
     };
-    let direct = EpisodeText::of(&trajectory, JobType::new("shell").unwrap(), crate::harness::CallForm::Native);
+    let direct = EpisodeText::of(
+        &trajectory,
+        JobType::new("shell").unwrap(),
+        crate::task::SkillName::new("sum").unwrap(),
+        crate::harness::CallForm::Native,
+    );
     let row = crate::export::Row {
         trajectory,
         job_type: JobType::new("shell").unwrap(),
