@@ -30,6 +30,8 @@ mod status;
 mod student;
 #[cfg(feature = "student")]
 mod student_files;
+#[cfg(feature = "student")]
+mod student_plan;
 mod tasks;
 
 #[cfg(feature = "student")]

@@ -6,9 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::failure::{Failure, FailureKind};
+#[cfg(feature = "student")]
+use super::student_plan;
 use crate::config::Teacher;
 use crate::model::rehearsal::{RehearsalParameters, RehearsalTeacher};
 use crate::model::{EndpointConfig, LanguageModel, NoBlobs, Recorder, Replayer, Secret, connect, reachability};
+#[cfg(feature = "student")]
+use crate::student::memory::{Numbers, generation_memory};
 #[cfg(feature = "student")]
 use crate::student::{Student, StudentModel, generation::DecodingLimits, network::BaseWeights};
 use crate::task::Task;
@@ -76,6 +80,11 @@ fn student(path: &Path, at_once: usize) -> Result<OpenedModel, Failure> {
 pub(super) fn load_student(path: &Path) -> Result<Student, Failure> {
     let device = candle_core::Device::cuda_if_available(0).map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
     let numbers = if device.is_cpu() { candle_core::DType::F32 } else { candle_core::DType::BF16 };
+    if device.is_cpu()
+        && let Some(config) = student_plan::shape(path)
+    {
+        student_plan::refuse_too_large(path, "generation with", generation_memory(&config, Numbers::Single, 0))?;
+    }
     Student::load(path, BaseWeights::Frozen, numbers, &device).map_err(|error| Failure::from_error(FailureKind::Input, &error))
 }
 

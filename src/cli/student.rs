@@ -10,6 +10,7 @@ use super::failure::{Failure, FailureKind};
 use super::models;
 use super::output::Output;
 use super::student_files::{MergeArgs, ShowArgs, merge, show};
+use super::student_plan::{PlanArgs, plan};
 use crate::base::SeedTree;
 use crate::student::generation::{Decoder, DecodingLimits, Finish, GenerationRequest};
 use crate::student::{Student, Trust};
@@ -30,6 +31,8 @@ enum StudentCommand {
     Show(ShowArgs),
     /// Add a low-rank adapter to the weights it was trained beside.
     Merge(MergeArgs),
+    /// Say what of training and generation fits a memory, from the shape alone.
+    Plan(PlanArgs),
 }
 
 #[derive(Debug, Args)]
@@ -76,6 +79,7 @@ pub(super) fn student(args: &StudentArgs, output: &Output) -> Result<(), Failure
         StudentCommand::Generate(args) => generate(args, output),
         StudentCommand::Show(args) => show(args, output),
         StudentCommand::Merge(args) => merge(args, output),
+        StudentCommand::Plan(args) => plan(args, output),
     }
 }
 

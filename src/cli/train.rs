@@ -8,14 +8,15 @@ use clap::{Args, Subcommand};
 use super::failure::{Failure, FailureKind};
 use super::output::Output;
 use super::training_display::TrainingDisplay;
-use super::{loss_curve, training_episodes};
+use super::{loss_curve, student_plan, training_episodes};
 use crate::base::{SeedTree, write_whole};
 use crate::config::load_training;
 use crate::student::Student;
 use crate::student::data::{Dataset, DatasetBuilder, Learns};
 use crate::student::lora::save_adapter;
+use crate::student::memory::{Numbers, TrainingSetup, training_memory};
 use crate::student::nano::nano;
-use crate::student::network::BaseWeights;
+use crate::student::network::{BaseWeights, Kernels};
 use crate::student::recipe::{Base, SftRecipe};
 use crate::student::training::{Checkpoints, EndReason, SftEnd, TrainingError, sft};
 
@@ -67,6 +68,7 @@ fn fit(args: &StageArgs, learns: Learns, output: &Output) -> Result<(), Failure>
     recipe.data.learns = learns;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("students").join(&recipe.name));
     let claim = Claim::of(&folder, &args.config, learns)?;
+    refuse_too_large(&recipe)?;
     let Started { mut student, dataset } = Started::open(&recipe, &claim, &folder, output)?;
     dataset.check_tokenizer(student.codec.tokenizer()).map_err(|error| Failure::from_error(FailureKind::Run, &error))?;
     output.note(&dataset.report().to_string());
@@ -116,6 +118,20 @@ impl Claim {
             Err(_) => Ok(Self { copy, text }),
         }
     }
+}
+
+/// Refuses a base that could not be trained in the memory there is, before its weights are read.
+fn refuse_too_large(recipe: &SftRecipe) -> Result<(), Failure> {
+    let Base::Path(path) = &recipe.base else { return Ok(()) };
+    let Some(config) = student_plan::shape(path) else { return Ok(()) };
+    let setup = TrainingSetup {
+        kernels: Kernels::Fused,
+        numbers: Numbers::Single,
+        adapters: recipe.adapters.clone(),
+        checkpointing: recipe.checkpointing,
+        rows: recipe.rows.per_pass,
+    };
+    student_plan::refuse_too_large(path, "this training of", training_memory(&config, &setup, recipe.rows.length).peak())
 }
 
 /// What training starts from.

@@ -22,6 +22,7 @@ pub mod network;
 pub mod weights;
 
 pub mod lora;
+pub mod memory;
 pub mod optimizer;
 
 mod folder;

@@ -193,3 +193,34 @@ fn an_evaluation_is_learnt_from_in_two_stages_and_as_a_control() {
     let refused = told(&train(&wrong, &root.path().join("wrong")).code(2));
     assert!(refused.contains("no episode has the skill") && refused.contains("sort-duplicates"), "{refused}");
 }
+
+#[test]
+fn what_does_not_fit_is_refused_before_its_weights_are_read() {
+    let root = tempfile::tempdir().unwrap();
+    // The shape of Qwen3-4B a hundred times as deep: no machine of today has the memory.
+    let config = json!({
+        "model_type": "qwen3", "vocab_size": 151_936, "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 3600,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-6, "rope_theta": 5e6,
+        "max_position_embeddings": 262_144, "tie_word_embeddings": true, "eos_token_id": 151_645, "hidden_act": "silu",
+    });
+    let folder = root.path().join("deep");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    write_export(&root.path().join("words.jsonl"), 12);
+    let path = root.path().join("deep.toml");
+    std::fs::write(&path, "name = \"deep\"\n[student]\npath = \"deep\"\n[data]\nexports = [\"words.jsonl\"]\n").unwrap();
+    let refused = told(&train(&path, &root.path().join("out")).code(4));
+    assert!(refused.contains("are free") && refused.contains("student plan"), "{refused}");
+    assert!(!root.path().join("out").exists());
+
+    let plan = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&stdout(&[&["student", "plan", text(&folder), "--json"], arguments].concat())).unwrap()
+    };
+    let none = plan(&["--gpu-memory", "24GiB"]);
+    assert_eq!(none["generation"]["fits"], false);
+    assert!(none["training"].as_array().unwrap().iter().all(|way| way["longest_row"].is_null()), "{none}");
+    let all = plan(&["--memory", "900000GiB"]);
+    assert!(all["training"].as_array().unwrap().iter().all(|way| way["longest_row"] == 262_144), "{all}");
+    // 388,956,160 of the embedding, 100,930,816 of each layer, 2,560 of the last norm.
+    assert_eq!(all["parameters"], 388_956_160_u64 + 3600 * 100_930_816 + 2560);
+}

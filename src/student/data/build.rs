@@ -261,7 +261,7 @@ impl<'c> DatasetBuilder<'c> {
     fn push(&self, ids: Vec<u32>, replies: Vec<Range<usize>>, pictures: Vec<String>, gathered: &mut Gathered<'_>) {
         let trained = match self.config.learns {
             Learns::Replies => replies,
-            Learns::Everything => vec![0..ids.len()],
+            Learns::Everything => std::iter::once(0..ids.len()).collect(),
         };
         if !trained.is_empty() {
             gathered.push(ids, trained, pictures);
