@@ -180,7 +180,8 @@ fn commands_that_need_an_endpoint_or_cargo_name_what_exists() {
         assert_eq!(words[0], "harness-evo");
         assert!(stdout(&[&words[1], "--help"]).contains(&format!("Usage: harness-evo {}", words[1])), "{words:?}");
         let files: Vec<&String> = words.iter().filter(|word| word.ends_with(".toml")).collect();
-        let exists = |file: &str| repository().join(file).is_file() || fences.iter().any(|fence| fence.info.get(2).is_some_and(|f| f == file));
+        let exists =
+            |file: &str| repository().join(file).is_file() || fences.iter().any(|fence| fence.info.get(2).is_some_and(|f| f == file));
         assert!(files.iter().all(|file| exists(file)), "{words:?}");
     }
 
