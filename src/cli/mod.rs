@@ -22,8 +22,6 @@ mod export;
 mod harness;
 mod init;
 mod lineage;
-#[cfg(feature = "student")]
-mod loss_curve;
 mod run;
 mod status;
 #[cfg(feature = "student")]
@@ -36,10 +34,6 @@ mod tasks;
 
 #[cfg(feature = "student")]
 mod train;
-#[cfg(feature = "student")]
-mod training_display;
-#[cfg(feature = "student")]
-mod training_episodes;
 
 use std::process::ExitCode;
 

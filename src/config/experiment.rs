@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Teacher;
@@ -159,20 +160,35 @@ pub(super) fn read_bounded(path: &Path, most: u64) -> Result<String, ConfigError
 /// # Errors
 /// As [`load`].
 pub fn parse(text: &str, path: &Path, seed: Option<u64>) -> Result<Experiment, ConfigError> {
-    let reader = Reader { text, path, folder: path.parent().unwrap_or_else(|| Path::new("")) };
-    let written: ExperimentWritten =
-        toml::from_str(text).map_err(|error| ConfigError::Written { path: path.to_owned(), place: TomlPlace::of_error(text, &error) })?;
-    reader.resolve(written, seed)
+    let reader = Reader::new(text, path);
+    reader.resolve(reader.written()?, seed)
 }
 
-struct Reader<'a> {
+/// A file of settings, for what is wrong in it.
+pub(super) struct Reader<'a> {
     text: &'a str,
     path: &'a Path,
     folder: &'a Path,
 }
 
-impl Reader<'_> {
-    fn wrong(&self, key: &str, message: impl Into<String>) -> ConfigError {
+impl<'a> Reader<'a> {
+    /// Of the `text` of the file at `path`.
+    pub(super) fn new(text: &'a str, path: &'a Path) -> Self {
+        Self { text, path, folder: path.parent().unwrap_or_else(|| Path::new("")) }
+    }
+
+    /// What is written in the file.
+    pub(super) fn written<W: DeserializeOwned>(&self) -> Result<W, ConfigError> {
+        toml::from_str(self.text)
+            .map_err(|error| ConfigError::Written { path: self.path.to_owned(), place: TomlPlace::of_error(self.text, &error) })
+    }
+
+    /// What paths in it start from.
+    pub(super) const fn folder(&self) -> &'a Path {
+        self.folder
+    }
+
+    pub(super) fn wrong(&self, key: &str, message: impl Into<String>) -> ConfigError {
         ConfigError::Written { path: self.path.to_owned(), place: TomlPlace::of_key(self.text, key, message.into()) }
     }
 
@@ -247,7 +263,8 @@ impl Reader<'_> {
         Ok(chosen)
     }
 
-    fn tasks(&self, written: &TasksWritten) -> Result<(Vec<Arc<Task>>, usize), ConfigError> {
+    /// The tasks, and how many of them, at the start of the list, are from the file's own folders.
+    pub(super) fn tasks(&self, written: &TasksWritten) -> Result<(Vec<Arc<Task>>, usize), ConfigError> {
         if written.per_workflow == 0 || written.per_workflow > PER_WORKFLOW {
             return Err(self.wrong("tasks.per_workflow", format!("must be 1 to {PER_WORKFLOW}")));
         }
@@ -276,7 +293,7 @@ impl Reader<'_> {
         Ok((tasks, own))
     }
 
-    fn known_names<'a>(&self, key: &str, names: &[String], known: impl Iterator<Item = &'a str>) -> Result<(), ConfigError> {
+    fn known_names<'n>(&self, key: &str, names: &[String], known: impl Iterator<Item = &'n str>) -> Result<(), ConfigError> {
         let mut known: Vec<&str> = known.collect();
         known.sort_unstable();
         known.dedup();
@@ -350,7 +367,7 @@ impl Reader<'_> {
         ))
     }
 
-    fn sandbox(&self, written: &SandboxWritten) -> Result<SandboxChoice, ConfigError> {
+    pub(super) fn sandbox(&self, written: &SandboxWritten) -> Result<SandboxChoice, ConfigError> {
         let range = |key: &str, value: u64, low: u64, high: u64| {
             if (low..=high).contains(&value) {
                 Ok(())

@@ -108,15 +108,24 @@ struct TrainWritten {
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum CheckpointingWritten {
+pub(super) enum CheckpointingWritten {
     #[default]
     Off,
     EveryLayer,
 }
 
+impl From<CheckpointingWritten> for Checkpointing {
+    fn from(written: CheckpointingWritten) -> Self {
+        match written {
+            CheckpointingWritten::Off => Self::Off,
+            CheckpointingWritten::EveryLayer => Self::EveryLayer,
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AdapterWritten {
+pub(super) struct AdapterWritten {
     rank: usize,
     alpha: Option<f64>,
     dropout: Option<f64>,
@@ -134,15 +143,27 @@ struct EvaluateWritten {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SaveWritten {
-    every: Option<u64>,
-    keep: Option<usize>,
+pub(super) struct SaveWritten {
+    pub(super) every: Option<u64>,
+    pub(super) keep: Option<usize>,
+}
+
+/// How weights move, as far as it is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OptimisationWritten {
+    pub(super) learning_rate: Option<f64>,
+    pub(super) warmup: Option<f64>,
+    pub(super) floor: Option<f64>,
+    pub(super) weight_decay: Option<f64>,
+    pub(super) beta1: Option<f64>,
+    pub(super) beta2: Option<f64>,
+    pub(super) clip: Option<f64>,
 }
 
 /// What is wrong with a key.
-type Wrong = (String, String);
+pub(super) type Wrong = (String, String);
 
-fn wrong<T>(key: &str, message: impl Into<String>) -> Result<T, Wrong> {
+pub(super) fn wrong<T>(key: &str, message: impl Into<String>) -> Result<T, Wrong> {
     Err((key.to_owned(), message.into()))
 }
 
@@ -167,9 +188,7 @@ pub fn parse_training(text: &str, path: &Path) -> Result<SftRecipe, ConfigError>
 }
 
 fn recipe(written: TrainingWritten, folder: &Path) -> Result<SftRecipe, Wrong> {
-    if written.name.is_empty() || !written.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-        return wrong("name", "takes letters, digits, `-`, `_` and `.`: it names a folder");
-    }
+    check_name(&written.name)?;
     let data = data(&written.data)?;
     let row_length = written.train.row_length.unwrap_or(data.max_length);
     if row_length < data.max_length {
@@ -193,20 +212,38 @@ fn recipe(written: TrainingWritten, folder: &Path) -> Result<SftRecipe, Wrong> {
         data,
         rows: rows(&written.train, row_length)?,
         length: length(&written.train)?,
-        optimisation: optimisation(&written.train)?,
+        optimisation: optimisation(OptimisationWritten {
+            learning_rate: written.train.learning_rate,
+            warmup: written.train.warmup,
+            floor: written.train.floor,
+            weight_decay: written.train.weight_decay,
+            beta1: written.train.beta1,
+            beta2: written.train.beta2,
+            clip: written.train.clip,
+        })?,
         adapters: written.adapter.map(adapters).transpose()?,
-        checkpointing: match written.train.checkpointing {
-            CheckpointingWritten::Off => Checkpointing::Off,
-            CheckpointingWritten::EveryLayer => Checkpointing::EveryLayer,
-        },
+        checkpointing: written.train.checkpointing.into(),
         evaluation: EvaluationPlan {
             every: positive("evaluate.every", written.evaluate.every.unwrap_or(EvaluationPlan::default().every))?,
             patience: written.evaluate.patience.map(|patience| positive("evaluate.patience", patience)).transpose()?,
         },
-        saving: SavingPlan {
-            every: positive("save.every", written.save.every.unwrap_or(SavingPlan::default().every))?,
-            keep: count("save.keep", written.save.keep.unwrap_or(SavingPlan::default().keep), 1000)?,
-        },
+        saving: saving(&written.save)?,
+    })
+}
+
+/// Checks what names a folder.
+pub(super) fn check_name(name: &str) -> Result<(), Wrong> {
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return wrong("name", "takes letters, digits, `-`, `_` and `.`: it names a folder");
+    }
+    Ok(())
+}
+
+pub(super) fn saving(written: &SaveWritten) -> Result<SavingPlan, Wrong> {
+    let default = SavingPlan::default();
+    Ok(SavingPlan {
+        every: positive("save.every", written.every.unwrap_or(default.every))?,
+        keep: count("save.keep", written.keep.unwrap_or(default.keep), 1000)?,
     })
 }
 
@@ -269,24 +306,24 @@ fn length(written: &TrainWritten) -> Result<Length, Wrong> {
     }
 }
 
-fn optimisation(written: &TrainWritten) -> Result<Optimisation, Wrong> {
+pub(super) fn optimisation(written: OptimisationWritten) -> Result<Optimisation, Wrong> {
     let default = Optimisation::default();
-    let within = |key: &str, value: Option<f64>, default: f64, low: f64, high: f64| {
-        let value = value.unwrap_or(default);
-        if (low..=high).contains(&value) { Ok(value) } else { wrong(key, format!("{value} is not between {low} and {high}")) }
-    };
     Ok(Optimisation {
-        learning_rate: within("train.learning_rate", written.learning_rate, default.learning_rate, 1e-9, 1.0)?,
-        warmup: within("train.warmup", written.warmup, default.warmup, 0.0, 1.0)?,
-        floor: within("train.floor", written.floor, default.floor, 0.0, 1.0)?,
-        weight_decay: within("train.weight_decay", written.weight_decay, default.weight_decay, 0.0, 10.0)?,
-        beta1: within("train.beta1", written.beta1, default.beta1, 0.0, 0.9999)?,
-        beta2: within("train.beta2", written.beta2, default.beta2, 0.0, 0.999_999)?,
-        clip: within("train.clip", written.clip, default.clip, 1e-6, 1e6)?,
+        learning_rate: within("train.learning_rate", written.learning_rate.unwrap_or(default.learning_rate), 1e-9, 1.0)?,
+        warmup: within("train.warmup", written.warmup.unwrap_or(default.warmup), 0.0, 1.0)?,
+        floor: within("train.floor", written.floor.unwrap_or(default.floor), 0.0, 1.0)?,
+        weight_decay: within("train.weight_decay", written.weight_decay.unwrap_or(default.weight_decay), 0.0, 10.0)?,
+        beta1: within("train.beta1", written.beta1.unwrap_or(default.beta1), 0.0, 0.9999)?,
+        beta2: within("train.beta2", written.beta2.unwrap_or(default.beta2), 0.0, 0.999_999)?,
+        clip: within("train.clip", written.clip.unwrap_or(default.clip), 1e-6, 1e6)?,
     })
 }
 
-fn adapters(written: AdapterWritten) -> Result<AdapterConfig, Wrong> {
+pub(super) fn within(key: &str, value: f64, low: f64, high: f64) -> Result<f64, Wrong> {
+    if (low..=high).contains(&value) { Ok(value) } else { wrong(key, format!("{value} is not between {low} and {high}")) }
+}
+
+pub(super) fn adapters(written: AdapterWritten) -> Result<AdapterConfig, Wrong> {
     let targets = match written.targets {
         None => Projection::ALL.into_iter().collect(),
         Some(names) => {
@@ -313,10 +350,10 @@ fn adapters(written: AdapterWritten) -> Result<AdapterConfig, Wrong> {
     Ok(AdapterConfig { rank, alpha, dropout, scaling, targets })
 }
 
-fn positive(key: &str, value: u64) -> Result<u64, Wrong> {
+pub(super) fn positive(key: &str, value: u64) -> Result<u64, Wrong> {
     if value == 0 { wrong(key, "must be at least 1") } else { Ok(value) }
 }
 
-fn count(key: &str, value: usize, most: usize) -> Result<usize, Wrong> {
+pub(super) fn count(key: &str, value: usize, most: usize) -> Result<usize, Wrong> {
     if (1..=most).contains(&value) { Ok(value) } else { wrong(key, format!("{value} is not between 1 and {most}")) }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::generation::{Completeness, Decoder, DecodingLimits, Finish, Generated, GenerationError, GenerationRequest, Ticket, read_reply};
+use super::generation::{
+    Completeness, Decoder, DecodingLimits, Finish, Generated, GenerationError, GenerationRequest, Sampling, Ticket, read_reply,
+};
 use super::{Student, StudentError};
 use crate::base::SeedTree;
 use crate::model::{ChatReply, ChatRequest, LanguageModel, ModelError, ModelId, StopReason, TokenLogprob, ToolChoice};
@@ -23,6 +25,8 @@ pub struct StudentModel {
     id: ModelId,
     student: Arc<Student>,
     stops: Vec<String>,
+    /// What replies are drawn with, whatever requests ask for.
+    fixed: Option<Sampling>,
     queue: mpsc::Sender<Job>,
 }
 
@@ -45,7 +49,16 @@ impl StudentModel {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let shared = Arc::clone(&student);
         std::thread::Builder::new().name("student".to_owned()).spawn(move || serve(&shared, limits, jobs)).map_err(StudentError::Thread)?;
-        Ok(Self { id: ModelId { name: name.to_owned(), fingerprint }, student, stops, queue })
+        Ok(Self { id: ModelId { name: name.to_owned(), fingerprint }, student, stops, fixed: None, queue })
+    }
+
+    /// The same, drawing from the network's own distribution, whatever requests and the student's `generation_config.json` ask for:
+    /// reinforcement learns what was drawn as if it came from there.
+    #[must_use]
+    pub fn with_plain_sampling(mut self) -> Self {
+        self.fixed = Some(Sampling::plain());
+        self.id.fingerprint.push_str(":plain");
+        self
     }
 
     /// The student.
@@ -62,9 +75,13 @@ impl StudentModel {
         let tools = if request.tool_choice == ToolChoice::None { &[] } else { request.tools.as_slice() };
         let prompt = self.student.codec.prompt(&request.messages, tools).map_err(|error| permanent(error.to_string()))?;
         let asked = &request.sampling;
+        let sampling = match self.fixed {
+            Some(fixed) => fixed,
+            None => self.student.generation.sampling(asked.temperature, asked.top_p).map_err(|error| failed(&error))?,
+        };
         Ok(GenerationRequest {
             prompt: prompt.ids,
-            sampling: self.student.generation.sampling(asked.temperature, asked.top_p).map_err(|error| failed(&error))?,
+            sampling,
             stops: self.stops.clone(),
             most_tokens: usize::try_from(asked.max_output_tokens).unwrap_or(usize::MAX),
             draws: luck(request.tag, asked.seed),

@@ -31,6 +31,7 @@ mod language_model;
 
 pub mod nano;
 pub mod recipe;
+pub mod rl;
 pub mod training;
 
 pub use chat::{ChatCodec, CodecError, EncodedChat, EncodedPrompt};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::VocabularySize;
 use super::data::DataConfig;
 use super::network::{AdapterConfig, Checkpointing};
+use super::optimizer::{AdamWConfig, Decays, Schedule};
 use crate::task::SkillName;
 
 /// Supervised fine-tuning of a student on verified episodes.
@@ -122,6 +123,21 @@ pub struct Optimisation {
 impl Default for Optimisation {
     fn default() -> Self {
         Self { learning_rate: 3e-4, warmup: 0.05, floor: 0.1, weight_decay: 0.1, beta1: 0.9, beta2: 0.95, clip: 1.0 }
+    }
+}
+
+impl Optimisation {
+    /// The optimiser's constants.
+    pub(in crate::student) fn adamw(&self) -> AdamWConfig {
+        let Self { beta1, beta2, weight_decay, .. } = *self;
+        AdamWConfig { beta1, beta2, epsilon: 1e-8, weight_decay, decays: Decays::Matrices }
+    }
+
+    /// The learning rates of `steps` steps.
+    pub(in crate::student) fn schedule(&self, steps: u64) -> Schedule {
+        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the steps")]
+        let warmup = (self.warmup * steps as f64).round() as u64;
+        Schedule { peak: self.learning_rate, warmup, total: steps, floor: self.floor }
     }
 }
 

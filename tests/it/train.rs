@@ -1,4 +1,4 @@
-//! `train sft` as a user runs it, on a hand-written export.
+//! `train` as a user runs it, on hand-written exports and tasks.
 #![cfg(feature = "student")]
 
 use std::path::Path;
@@ -192,6 +192,90 @@ fn an_evaluation_is_learnt_from_in_two_stages_and_as_a_control() {
     let wrong = write("wrong.toml", vocabulary, "without_skills = [\"sort-duplicate\"]");
     let refused = told(&train(&wrong, &root.path().join("wrong")).code(2));
     assert!(refused.contains("no episode has the skill") && refused.contains("sort-duplicates"), "{refused}");
+}
+
+/// Tasks of which doing nothing solves the one half, and the other half cannot be solved in a few steps.
+fn write_tasks(folder: &Path) {
+    std::fs::create_dir(folder).unwrap();
+    for number in 0..12 {
+        let (path, text) = if number % 2 == 0 { ("here.txt", "here") } else { ("made.txt", "made") };
+        let task = format!(
+            "job_type = \"shell\"\nskill = \"wait-{number}\"\ninstruction = \"Number {number}: see to it that {path} says {text}.\"\n\
+             [files]\n\"here.txt\" = \"here\"\n[[check]]\nname = \"text\"\nfile_equals = {{ path = \"{path}\", text = \"{text}\" }}\n\
+             [[solution]]\nrole = \"work\"\nrun = \"printf {text} > {path}\"\n"
+        );
+        std::fs::write(folder.join(format!("wait-{number}.toml")), task).unwrap();
+    }
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_student_learns_from_what_it_plays_and_the_same_command_goes_on() {
+    if no_sandbox() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    write_export(&root.path().join("words.jsonl"), 12);
+    train(&write_config(root.path(), ""), &root.path().join("small")).success();
+    write_tasks(&root.path().join("tasks"));
+    let minimal = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("harness_templates/minimal.toml")).unwrap();
+    std::fs::write(root.path().join("short.toml"), format!("{minimal}\n[limits]\nsteps = 2\n")).unwrap();
+    let write = |name: &str, extra: &str| {
+        let path = root.path().join(name);
+        let text = format!(
+            "name = \"played\"\nseed = 3\nharness = \"short.toml\"\n[student]\npath = \"small/student\"\n[tasks]\nfolders = [\"tasks\"]\n\
+             check = \"off\"\n[rollouts]\ngroups = 4\nsize = 2\nreplacements = 0\ntruncated = \"learn\"\n{extra}\n[save]\nevery = 1\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let rl = |config: &Path, out: &Path| {
+        let words = ["train", "rl", "--workers", "1"];
+        Command::cargo_bin("harness-evo").unwrap().args(words).arg(config).arg("--out").arg(out).assert()
+    };
+    let config = write("rl.toml", "[train]\nobjective = \"rejection\"\nsteps = 2\nlearning_rate = 1e-3");
+    let (one, two) = (root.path().join("one"), root.path().join("two"));
+    let said = told(&rl(&config, &one).success());
+    assert!(said.contains("step 2/2: reward ") && said.contains("mismatch"), "{said}");
+    let events = lines(&one.join("metrics.jsonl"));
+    let kinds: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["started", "step", "saved", "step", "saved"]);
+    let first = &events[1];
+    assert_eq!((first["groups"].as_u64(), first["rollouts"].as_u64(), first["faulted"].as_u64()), (Some(4), Some(8), Some(0)), "{first}");
+    // Solved is what a group teaches; the rest is dead.
+    let (solved, dead) = (first["solved"].as_u64().unwrap(), first["dead"].as_u64().unwrap());
+    assert!(solved == 2 * (4 - dead) && (1..4).contains(&dead), "{first}");
+    // What was drawn has the probability that training computes for it.
+    let mismatch = first["update"]["mismatch"].as_f64().unwrap();
+    assert!((0.0..1e-3).contains(&mismatch), "{first}");
+    let played = lines(&one.join("rollouts.jsonl"));
+    assert_eq!(played.len(), 16);
+    let rewards: f64 = played[..8].iter().map(|rollout| rollout["reward"].as_f64().unwrap()).sum();
+    assert!((rewards / 8.0 - first["reward"].as_f64().unwrap()).abs() < 1e-12);
+    assert!(played.iter().all(|rollout| rollout["trajectory"]["messages"].as_array().unwrap().len() > 2));
+    let picture = std::fs::read_to_string(one.join("reward.svg")).unwrap();
+    assert!(picture.starts_with("<svg") && picture.contains("mean of the last ten"));
+
+    // What was played before a stop is not played again; the weights are the same.
+    rl(&config, &two).success();
+    let weights = |folder: &Path| std::fs::read(folder.join("student/model.safetensors")).unwrap();
+    assert!(weights(&one) == weights(&two), "two runs differ");
+    assert!(weights(&one) != weights(&root.path().join("small")), "nothing was learnt");
+    std::fs::remove_dir_all(two.join("checkpoints/step-0000000002")).unwrap();
+    std::fs::remove_dir_all(two.join("student")).unwrap();
+    let said = told(&rl(&config, &two).success());
+    assert!(said.contains("from step 1 on"), "{said}");
+    assert!(weights(&one) == weights(&two), "a run that went on differs");
+
+    // Another file does not get the folder, and what cannot be is said by its key.
+    let other = write("other.toml", "[train]\nsteps = 2");
+    assert!(told(&rl(&other, &one).code(2)).contains("another training file"));
+    let wrong = write("wrong.toml", "[train]\nstep = 2");
+    assert!(told(&rl(&wrong, &root.path().join("new")).code(2)).contains("did you mean `steps`"));
+    assert!(!root.path().join("new").exists());
 }
 
 #[test]

@@ -40,6 +40,12 @@ impl Sampling {
         Self { temperature: 0.0, top_p: 1.0, top_k: None, repetition_penalty: 1.0 }
     }
 
+    /// From the network's own distribution.
+    #[must_use]
+    pub const fn plain() -> Self {
+        Self { temperature: 1.0, ..Self::greedy() }
+    }
+
     /// Draws at `temperature` (0 is greedy) from the smallest set of tokens that holds the share `top_p` of the probability.
     ///
     /// # Errors
@@ -200,7 +206,7 @@ mod tests {
 
     #[test]
     fn luck_falls_into_shares_of_the_probability() {
-        let plain = Sampling::new(1.0, 1.0).unwrap();
+        let plain = Sampling::plain();
         // Shares end at 0.5, 0.75, 0.875, 1.
         assert_eq!(tokens(plain, &quarter(), &[0.0, 0.49, 0.51, 0.74, 0.76, 0.87, 0.88, 0.999]), [0, 0, 1, 1, 2, 2, 3, 3]);
         // At temperature 0.5 probabilities are squared: 16, 4, 1, 1 of 22; shares end at 0.727, 0.909, 0.955, 1.
@@ -223,7 +229,7 @@ mod tests {
         let n = 20_000_u32;
         let mut counts = [0_u32; 4];
         for index in 0..n {
-            let drawn = Sampling::new(1.0, 1.0).unwrap().draw(&quarter(), 4, &BTreeSet::new(), seeds.index(u64::from(index)).fraction());
+            let drawn = Sampling::plain().draw(&quarter(), 4, &BTreeSet::new(), seeds.index(u64::from(index)).fraction());
             counts[drawn.unwrap().token as usize] += 1;
         }
         let chi: f64 = counts

@@ -51,7 +51,7 @@ impl Checkpoints {
     }
 
     /// Saves a state, then removes the oldest.
-    pub(super) fn save(&self, state: &TrainingState, network: &Network, optimizer: &AdamW) -> Result<(), TrainingError> {
+    pub(in crate::student) fn save(&self, state: &TrainingState, network: &Network, optimizer: &AdamW) -> Result<(), TrainingError> {
         let name = format!("{PREFIX}{:010}", state.step);
         let (partial, whole) = (self.folder.join(format!(".{name}")), self.folder.join(name));
         for stale in [&partial, &whole] {
@@ -77,7 +77,7 @@ impl Checkpoints {
     }
 
     /// Puts the newest state into `network`, if there is one.
-    pub(super) fn restore(
+    pub(in crate::student) fn restore(
         &self,
         run: &str,
         network: &Network,

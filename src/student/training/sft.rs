@@ -8,8 +8,8 @@ use super::{Checkpoints, Continue, Measured, TrainingError, TrainingEvent, Train
 use crate::base::SeedTree;
 use crate::student::data::{Dataset, PackedRow, Part, pack};
 use crate::student::network::{Gradients, Network, PackedBatch, Parameter, Targets, TrainingPass};
-use crate::student::optimizer::{AdamW, AdamWConfig, Decays, Schedule};
-use crate::student::recipe::{Optimisation, SftRecipe};
+use crate::student::optimizer::{AdamW, Schedule};
+use crate::student::recipe::SftRecipe;
 
 /// How training ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,14 +109,14 @@ impl<'a> Run<'a> {
         steps: u64,
     ) -> Result<Self, TrainingError> {
         let name = run_name(network, dataset, recipe);
-        let config = optimizer_config(&recipe.optimisation);
+        let config = recipe.optimisation.adamw();
         let restored = checkpoints.restore(&name, network, config)?;
         let saved = restored.as_ref().map(|(state, _)| state.step);
         let (state, optimizer) = match restored {
             Some(restored) => restored,
             None => (TrainingState { run: name, step: 0, best: None, since_best: 0 }, AdamW::new(config, network)?),
         };
-        let schedule = schedule(&recipe.optimisation, steps);
+        let schedule = recipe.optimisation.schedule(steps);
         Ok(Self { network, recipe, checkpoints, seeds, schedule, optimizer, gradients: network.zero_gradients()?, state, saved })
     }
 
@@ -184,17 +184,6 @@ impl<'a> Run<'a> {
         self.saved = Some(self.state.step);
         Ok(TrainingEvent::Saved { step: self.state.step })
     }
-}
-
-fn optimizer_config(optimisation: &Optimisation) -> AdamWConfig {
-    let Optimisation { beta1, beta2, weight_decay, .. } = *optimisation;
-    AdamWConfig { beta1, beta2, epsilon: 1e-8, weight_decay, decays: Decays::Matrices }
-}
-
-fn schedule(optimisation: &Optimisation, steps: u64) -> Schedule {
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the steps")]
-    let warmup = (optimisation.warmup * steps as f64).round() as u64;
-    Schedule { peak: optimisation.learning_rate, warmup, total: steps, floor: optimisation.floor }
 }
 
 /// Rows as the network reads them; none where no token of them is learnt.

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
-use super::failure::{Failure, FailureKind};
-use super::output::Output;
-use super::run_folder;
 use crate::base::SeedTree;
+use crate::cli::failure::{Failure, FailureKind};
+use crate::cli::output::Output;
+use crate::cli::run_folder;
 use crate::environment::{CallFailure, told_failure};
 use crate::episode::sent_steps;
 use crate::student::data::{EpisodeText, FailedReply, StepContext, episode_of_openai_line, shuffle_instructions};
