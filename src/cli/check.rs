@@ -205,6 +205,7 @@ fn teacher(teacher: &Teacher) -> String {
             let recorded = recording.as_ref().map_or_else(String::new, |path| format!(", recorded to {path}"));
             format!("{} at {}{recorded}", endpoint.model, endpoint.base_url)
         }
+        Teacher::Local { model } => format!("the weights in {model}"),
         Teacher::Replay { recording } => format!("replies recorded in {recording}"),
     }
 }

@@ -142,6 +142,7 @@ async fn teachers(experiment: &Experiment) -> Vec<Line> {
         match teacher {
             None => {}
             Some(Teacher::Rehearsal { .. }) => lines.push(Line::ok(name, "the built-in rehearsal: a simulation, needs nothing")),
+            Some(Teacher::Local { model }) => lines.push(local(name, Path::new(model))),
             Some(Teacher::Replay { recording }) => lines.push(match std::fs::metadata(recording) {
                 Ok(found) => Line::ok(name, format!("{recording}, {} bytes of recorded replies", found.len())),
                 Err(error) => {
@@ -152,6 +153,14 @@ async fn teachers(experiment: &Experiment) -> Vec<Line> {
         }
     }
     lines
+}
+
+/// Whether the weights at `path` can be played with here.
+fn local(name: &str, path: &Path) -> Line {
+    match models::local_problem(path) {
+        None => Line::ok(name, format!("the weights in {}", path.display())),
+        Some(failure) => Line::not_ok(State::Fail, name, failure.message, failure.hints.join("; ")),
+    }
 }
 
 async fn reach(name: &str, endpoint: &EndpointConfig) -> Vec<Line> {

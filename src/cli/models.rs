@@ -17,6 +17,9 @@ use crate::student::memory::{Numbers, generation_memory};
 use crate::student::{Student, StudentModel, generation::DecodingLimits, network::BaseWeights};
 use crate::task::Task;
 
+/// Requests that a local teacher answers at a time; more wait.
+const AT_ONCE: usize = 8;
+
 /// A model ready to play.
 #[derive(Clone)]
 pub(super) struct OpenedModel {
@@ -31,6 +34,7 @@ pub(super) async fn open(teacher: &Teacher, tasks: &[Arc<Task>]) -> Result<Opene
             Arc::new(RehearsalTeacher::new(rehearsal_parameters(parameters.as_deref())?, tasks.iter().cloned()))
         }
         Teacher::Endpoint { endpoint, recording } => open_endpoint(endpoint, recording.as_deref()).await?,
+        Teacher::Local { model } => return student(Path::new(model), AT_ONCE),
         Teacher::Replay { recording } => {
             let replayer = Replayer::open(Path::new(recording)).map_err(|error| Failure::from_error(FailureKind::Input, &error))?;
             Arc::new(replayer)
@@ -93,10 +97,26 @@ fn student(_path: &Path, _at_once: usize) -> Result<OpenedModel, Failure> {
     Err(Failure::new(FailureKind::Input, "this program was built without the student").hint("build it with its default features"))
 }
 
+/// What keeps the weights at `path` from being played with here, as far as their shape and the memory say.
+#[cfg(feature = "student")]
+pub(super) fn local_problem(path: &Path) -> Option<Failure> {
+    if path.is_file() {
+        return None;
+    }
+    let fits = |config| student_plan::refuse_too_large(path, "generation with", generation_memory(&config, Numbers::Single, 0));
+    student_plan::read(path).and_then(fits).err()
+}
+
+#[cfg(not(feature = "student"))]
+pub(super) fn local_problem(path: &Path) -> Option<Failure> {
+    student(path, AT_ONCE).err()
+}
+
 /// The highest price of a token of `teacher`, in millionths of a US dollar per million tokens. Nobody is asked.
 pub(super) fn worst_price(teacher: &Teacher) -> Result<u64, Failure> {
     let prices = match teacher {
         Teacher::Rehearsal { parameters } => RehearsalTeacher::new(rehearsal_parameters(parameters.as_deref())?, []).price(),
+        Teacher::Local { .. } => [0; 3],
         Teacher::Endpoint { endpoint, .. } => [endpoint.price.prompt, endpoint.price.cached, endpoint.price.completion],
         Teacher::Replay { recording } => {
             Replayer::open(Path::new(recording)).map_err(|error| Failure::from_error(FailureKind::Input, &error))?.price()

@@ -117,8 +117,9 @@ async fn open(experiment: Experiment, workers: Option<usize>, output: &Output) -
     }
     let teacher = models::open(&experiment.teacher, &experiment.tasks).await?;
     let rewriter = match &experiment.rewriter {
-        Some(rewriter) => models::open(rewriter, &experiment.tasks).await?,
-        None => teacher.clone(),
+        // The same weights are held once.
+        Some(rewriter) if *rewriter != experiment.teacher => models::open(rewriter, &experiment.tasks).await?,
+        Some(_) | None => teacher.clone(),
     };
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let workers = workers.unwrap_or_else(|| (2 * cores).min(8)).max(1);

@@ -148,7 +148,8 @@ pub(super) fn shape(path: &Path) -> Option<NetworkConfig> {
     read(path).ok().filter(|_| path.is_dir())
 }
 
-fn read(path: &Path) -> Result<NetworkConfig, Failure> {
+/// The shape of the student at `path`: a folder or its config.json.
+pub(super) fn read(path: &Path) -> Result<NetworkConfig, Failure> {
     let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     let failed = |why: &dyn std::fmt::Display| Failure::new(FailureKind::Input, format!("{}: {why}", file.display()));
     let text = std::fs::read_to_string(&file)

@@ -24,6 +24,11 @@ pub enum Teacher {
         /// The file its replies are recorded to.
         recording: Option<String>,
     },
+    /// Weights on this machine.
+    Local {
+        /// A folder in Hugging Face's layout, or a GGUF file.
+        model: String,
+    },
     /// Recorded replies.
     Replay {
         /// The file.
@@ -52,6 +57,10 @@ impl Teacher {
                 Some(recording) => Ok(Self::Replay { recording: resolve(&recording) }),
                 None => Err((place("recording"), "is missing: name the file of recorded replies".to_owned())),
             },
+            TeacherKind::Local => match written.model {
+                Some(model) => Ok(Self::Local { model: resolve(&model) }),
+                None => Err((place("model"), "is missing: name a folder in Hugging Face's layout, or a .gguf file".to_owned())),
+            },
             TeacherKind::Openai | TeacherKind::Anthropic => {
                 let kind = if written.kind == TeacherKind::Openai { EndpointKind::OpenAi } else { EndpointKind::Anthropic };
                 let missing = |key: &str, what: &str| (place(key), format!("is missing: {what}"));
@@ -76,6 +85,7 @@ impl Teacher {
 const fn wanted(kind: TeacherKind) -> &'static str {
     match kind {
         TeacherKind::Rehearsal => "`rehearsal` takes `parameters`",
+        TeacherKind::Local => "`local` takes `model`",
         TeacherKind::Replay => "`replay` takes `recording`",
         TeacherKind::Openai | TeacherKind::Anthropic => {
             "endpoints take `base_url`, `model`, `api_key_env`, `price`, `timeouts`, `output_limit`, `past_reasoning`, `omit`, `extra_body`, `recording`"
@@ -85,9 +95,10 @@ const fn wanted(kind: TeacherKind) -> &'static str {
 
 /// The first key that says nothing for this kind: a key that is silently ignored is a trap.
 fn misplaced(written: &TeacherWritten) -> Option<&'static str> {
+    // The first is a local model's own.
     let endpoint_keys = [
-        ("base_url", written.base_url.is_some()),
         ("model", written.model.is_some()),
+        ("base_url", written.base_url.is_some()),
         ("api_key_env", written.api_key_env.is_some()),
         ("price", written.price.is_some()),
         ("timeouts", written.timeouts.is_some()),
@@ -96,10 +107,14 @@ fn misplaced(written: &TeacherWritten) -> Option<&'static str> {
         ("omit", written.omit.is_some()),
         ("extra_body", written.extra_body.is_some()),
     ];
-    let endpoint = matches!(written.kind, TeacherKind::Openai | TeacherKind::Anthropic);
     let given = |keys: &[(&'static str, bool)]| keys.iter().find(|(_, given)| *given).map(|(key, _)| *key);
-    let first = if endpoint { None } else { given(&endpoint_keys) };
-    first
-        .or_else(|| (written.kind != TeacherKind::Rehearsal && written.parameters.is_some()).then_some("parameters"))
-        .or_else(|| (written.kind == TeacherKind::Rehearsal && written.recording.is_some()).then_some("recording"))
+    let keys = match written.kind {
+        TeacherKind::Openai | TeacherKind::Anthropic => &[],
+        TeacherKind::Local => &endpoint_keys[1..],
+        TeacherKind::Rehearsal | TeacherKind::Replay => &endpoint_keys[..],
+    };
+    let first = given(keys);
+    first.or_else(|| (written.kind != TeacherKind::Rehearsal && written.parameters.is_some()).then_some("parameters")).or_else(|| {
+        (matches!(written.kind, TeacherKind::Rehearsal | TeacherKind::Local) && written.recording.is_some()).then_some("recording")
+    })
 }

@@ -44,6 +44,7 @@ pub(super) enum TeacherKind {
     Rehearsal,
     Openai,
     Anthropic,
+    Local,
     Replay,
 }
 

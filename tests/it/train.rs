@@ -208,6 +208,12 @@ fn write_tasks(folder: &Path) {
     }
 }
 
+/// One short reply to each task.
+fn write_short_harness(path: &Path) {
+    let minimal = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("harness_templates/minimal.toml")).unwrap();
+    std::fs::write(path, format!("{minimal}\n[limits]\nsteps = 1\n\n[sampling]\nmax_output_tokens = 64\n")).unwrap();
+}
+
 fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -233,9 +239,7 @@ fn a_student_learns_from_what_it_plays_and_the_same_command_goes_on() {
     write_export(&root.path().join("words.jsonl"), 12);
     train(&write_config(root.path(), ""), &root.path().join("small")).success();
     write_tasks(&root.path().join("tasks"));
-    let minimal = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("harness_templates/minimal.toml")).unwrap();
-    std::fs::write(root.path().join("short.toml"), format!("{minimal}\n[limits]\nsteps = 1\n\n[sampling]\nmax_output_tokens = 64\n"))
-        .unwrap();
+    write_short_harness(&root.path().join("short.toml"));
     let write = |name: &str, extra: &str| {
         let path = root.path().join(name);
         let text = format!(
@@ -288,6 +292,45 @@ fn a_student_learns_from_what_it_plays_and_the_same_command_goes_on() {
     let wrong = write("wrong.toml", "[train]\nstep = 2");
     assert!(told(&rl(&wrong, &root.path().join("new")).code(2)).contains("did you mean `steps`"));
     assert!(!root.path().join("new").exists());
+}
+
+#[test]
+fn weights_on_this_machine_are_a_teacher_without_a_server() {
+    if no_sandbox() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    write_export(&root.path().join("words.jsonl"), 12);
+    train(&write_config(root.path(), ""), &root.path().join("small")).success();
+    write_short_harness(&root.path().join("short.toml"));
+    let write = |name: &str, teacher: &str| {
+        let path = root.path().join(name);
+        let text = format!(
+            "name = \"local\"\nseed = 3\n[teacher]\nkind = \"local\"\n{teacher}\n[rewriter]\nkind = \"rehearsal\"\n[harness]\n\
+             templates = [\"short.toml\"]\n[tasks]\nbuiltin = [\"data\"]\nskills = [\"top-ranking\", \"group-totals\"]\nper_workflow = 6\n\
+             [budget]\nepisodes = 20\n[search]\nwindow = 2\nstages = [2]\nconfirm_episodes = 2\nconfirm_after = 2\n[report]\nepisodes = 2\nbaseline = \"off\"\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let experiment = write("local.toml", "model = \"small/student\"");
+    assert!(stdout(&["check", text(&experiment)]).contains("the weights in "));
+    let run = root.path().join("run");
+    let table = stdout(&["--quiet", "run", text(&experiment), "--workers", "1", "--out", text(&run)]);
+    // Real weights, and so no simulation.
+    assert!(!table.contains("SIMULATED") && table.contains("data"), "{table}");
+    let played = stdout(&["episode", "list", text(&run), "--limit", "100"]);
+    assert!(played.lines().count() > 10 && !played.contains("provider"), "{played}");
+
+    let refused = |experiment: &Path, code: i32| {
+        let said = Command::cargo_bin("harness-evo").unwrap().args(["--quiet", "run"]).arg(experiment).assert().code(code);
+        told(&said)
+    };
+    assert!(refused(&write("none.toml", "model = \"nothing\""), 2).contains("nothing is no student"));
+    let wrong = refused(&write("wrong.toml", "model = \"small/student\"\nbase_url = \"http://127.0.0.1:1/v1\""), 2);
+    assert!(wrong.contains("wrong.toml:6") && wrong.contains("`local` takes `model`"), "{wrong}");
+    let doctor = Command::cargo_bin("harness-evo").unwrap().arg("doctor").arg(root.path().join("none.toml")).assert().code(4);
+    assert!(String::from_utf8_lossy(&doctor.get_output().stdout).contains("nothing"));
 }
 
 #[test]
