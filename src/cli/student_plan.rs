@@ -18,10 +18,12 @@ const DEVICE_RESERVE: u64 = 1 << 30;
 const LENGTH: usize = 2048;
 
 #[derive(Debug, Args)]
-#[command(after_help = "The sums follow what the program allocates, tensor by tensor. Those for the CPU were held against real processes \
-(benches/student_memory.rs); those for a GPU, in bfloat16 and less 1 GiB for its context, were not: leave a tenth free.\n\n\
+#[command(
+    after_help = "The sums follow what the program allocates, tensor by tensor; those for a GPU are in bfloat16 and less 1 GiB for its \
+context. They were not held against real processes: leave a tenth free.\n\n\
 JSON keys: parameters, memory (bytes), device (gpu or cpu), generation {fits, bytes} at 8192 tokens, training [{kind, recomputed, weights, \
-gradients, optimizer, pass, step, peak, length, longest_row}]; bytes are of rows of `length` tokens, longest_row is null where no row fits.")]
+gradients, optimizer, pass, step, peak, length, longest_row}]; bytes are of rows of `length` tokens, longest_row is null where no row fits."
+)]
 pub(super) struct PlanArgs {
     /// A folder in Hugging Face's layout, or a config.json; weights are not read.
     #[arg(value_name = "DIR")]

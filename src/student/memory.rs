@@ -1,8 +1,7 @@
 //! What training and generation hold in memory, reckoned from the shape alone.
 //!
 //! The sums follow what the layers allocate: on the CPU in single precision the buffers of the fused kernels, elsewhere every tensor
-//! of the composed operations, which candle keeps until a layer's backward is done. `benches/student_memory` holds the first against
-//! what a process really takes.
+//! of the composed operations, which candle keeps until a layer's backward is done.
 
 use super::config::NetworkConfig;
 use super::network::{AdapterConfig, Checkpointing, Kernels, Projection, weights};
