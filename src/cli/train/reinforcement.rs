@@ -154,7 +154,7 @@ impl Progress {
         let mut text = format!("{steps} steps\n");
         if let (Some((first, before)), Some((last, after))) = (self.first, self.last) {
             text.push_str(&format!(
-                "mean reward {} at step {}, {} at step {}, each on other tasks\n",
+                "mean reward {} at step {}, {} at step {}, each on the tasks drawn for it\n",
                 percent(before),
                 first + 1,
                 percent(after),
