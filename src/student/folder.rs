@@ -16,9 +16,6 @@ use crate::base::write_whole;
 /// Longest `generation_config.json` that is read, in bytes.
 const LONGEST_CONFIG: u64 = 1024 * 1024;
 
-/// Numbers of a weight that are hashed at once.
-const HASHED_AT_ONCE: usize = 1 << 16;
-
 /// A student: a network, the way from messages to its tokens, and how its makers want it to be drawn from.
 #[derive(Debug)]
 pub struct Student {
@@ -143,26 +140,12 @@ impl Student {
         Ok(weights::save(folder, &weights)?)
     }
 
-    /// BLAKE3 over names, shapes and numbers of all weights, adapters included.
+    /// See [`Network::weights_hash`].
     ///
     /// # Errors
     /// Those of candle.
     pub fn weights_hash(&self) -> Result<blake3::Hash, NetworkError> {
-        let mut hasher = blake3::Hasher::new();
-        let mut bytes = Vec::new();
-        for parameter in self.network.parameters() {
-            let tensor = parameter.tensor().detach();
-            hasher.update(format!("{} {:?}\n", parameter.name(), tensor.dims()).as_bytes());
-            let flat = tensor.flatten_all()?.to_device(&Device::Cpu)?;
-            // A piece at a time: the embedding alone may be gigabytes.
-            for start in (0..flat.elem_count()).step_by(HASHED_AT_ONCE) {
-                let piece = flat.narrow(0, start, HASHED_AT_ONCE.min(flat.elem_count() - start))?;
-                bytes.clear();
-                bytes.extend(piece.to_dtype(DType::F32)?.to_vec1::<f32>()?.iter().flat_map(|number| number.to_le_bytes()));
-                hasher.update(&bytes);
-            }
-        }
-        Ok(hasher.finalize())
+        self.network.weights_hash()
     }
 
     /// Every token that ends a reply, the end of a turn first.

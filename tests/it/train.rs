@@ -286,6 +286,11 @@ fn a_student_learns_from_what_it_plays_and_the_same_command_goes_on() {
     assert!(weights(&one) == weights(&two), "a run that went on differs");
     assert!(weights(&one) != weights(&root.path().join("small")), "nothing was learnt");
 
+    // Neither does a run go on from another start.
+    let small = root.path().join("small/student/model.safetensors");
+    std::fs::copy(one.join("student/model.safetensors"), &small).unwrap();
+    assert!(told(&rl(&config, &two).code(5)).contains("another start"));
+
     // Another file does not get the folder, and what cannot be is said by its key.
     let other = write("other.toml", "[train]\nsteps = 2");
     assert!(told(&rl(&other, &one).code(2)).contains("another training file"));

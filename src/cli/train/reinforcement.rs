@@ -23,7 +23,7 @@ use crate::student::Student;
 use crate::student::generation::DecodingLimits;
 use crate::student::memory::{Numbers, TrainingSetup, generation_memory, training_memory};
 use crate::student::network::{BaseWeights, Kernels};
-use crate::student::rl::{Rewards, RlError, RlEvent, RlRecipe, reinforce};
+use crate::student::rl::{Rewards, RlError, RlEvent, RlRecipe, RolloutError, reinforce};
 use crate::student::training::{Checkpoints, Continue};
 
 /// Bytes of keys and values while episodes are played.
@@ -169,6 +169,9 @@ impl Progress {
 fn rl_failure(error: &RlError, folder: &Path) -> Failure {
     match error {
         RlError::Training(error) => failed(error, folder),
+        RlError::Rollouts(RolloutError::Log { .. }) => {
+            Failure::from_error(FailureKind::Run, error).hint("the state is saved; free some space, then the same command goes on")
+        }
         RlError::Rollouts(_) => Failure::from_error(FailureKind::Environment, error)
             .hint("`harness-evo doctor` looks at the sandbox; when it is repaired, the same command goes on"),
     }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::seq::SliceRandom as _;
@@ -202,6 +202,7 @@ fn groups(played: Vec<Rolled>) -> Result<Vec<Group>, RolloutError> {
 
 /// Every episode that was played, one JSON object a line.
 pub(super) struct RolloutLog {
+    path: PathBuf,
     file: File,
 }
 
@@ -220,7 +221,7 @@ impl RolloutLog {
     /// Appends to the file at `path`.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let file = File::options().create(true).append(true).open(path).map_err(|error| unwritable(path, &error))?;
-        Ok(Self { file })
+        Ok(Self { path: path.to_owned(), file })
     }
 
     fn keep(&mut self, step: u64, played: &[Rolled]) -> Result<(), RolloutError> {
@@ -236,8 +237,7 @@ impl RolloutLog {
                 trajectory: &rolled.trajectory,
             };
             let text = serde_json::to_string(&line).map_err(std::io::Error::other);
-            text.and_then(|text| writeln!(self.file, "{text}"))
-                .map_err(|error| RolloutError::Failed(format!("rollouts.jsonl cannot be written: {error}")))?;
+            text.and_then(|text| writeln!(self.file, "{text}")).map_err(|source| RolloutError::Log { path: self.path.clone(), source })?;
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 pub use adapters::{AdapterConfig, Scaling};
 pub use batch::{PackedBatch, Targets};
@@ -38,6 +38,9 @@ use crate::student::config::NetworkConfig;
 use crate::student::ops::workspace::Workspace;
 use layer::{Layer, Source};
 use names::{EMBEDDING, FINAL_NORM, HEAD};
+
+/// Numbers of a weight that are hashed at once.
+const HASHED_AT_ONCE: usize = 1 << 16;
 
 /// What a network computes with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +124,28 @@ impl Network {
         let mut all: Vec<&Parameter> = ends.chain(self.layers.iter().flat_map(Layer::parameters)).collect();
         all.sort_by(|a, b| a.name().cmp(b.name()));
         all
+    }
+
+    /// BLAKE3 over names, shapes and numbers of all weights, adapters included.
+    ///
+    /// # Errors
+    /// Those of candle.
+    pub fn weights_hash(&self) -> Result<blake3::Hash, NetworkError> {
+        let mut hasher = blake3::Hasher::new();
+        let mut bytes = Vec::new();
+        for parameter in self.parameters() {
+            let tensor = parameter.tensor().detach();
+            hasher.update(format!("{} {:?}\n", parameter.name(), tensor.dims()).as_bytes());
+            let flat = tensor.flatten_all()?.to_device(&Device::Cpu)?;
+            // A piece at a time: the embedding alone may be gigabytes.
+            for start in (0..flat.elem_count()).step_by(HASHED_AT_ONCE) {
+                let piece = flat.narrow(0, start, HASHED_AT_ONCE.min(flat.elem_count() - start))?;
+                bytes.clear();
+                bytes.extend(piece.to_dtype(DType::F32)?.to_vec1::<f32>()?.iter().flat_map(|number| number.to_le_bytes()));
+                hasher.update(&bytes);
+            }
+        }
+        Ok(hasher.finalize())
     }
 
     /// The weights that train, sorted by name.

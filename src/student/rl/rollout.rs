@@ -1,5 +1,7 @@
 //! Episodes that the student played, token in and token out.
 
+use std::path::PathBuf;
+
 use crate::task::TaskId;
 
 /// An episode as the student saw it.
@@ -71,7 +73,7 @@ impl Group {
 
 /// Whoever plays: the engine's own episodes, with the student as it is at that moment.
 pub trait Rollouts {
-    /// Names what is played, by whom but for the weights: start, tasks and harness. State of another run is refused by it.
+    /// Names what is played, the student apart: tasks and harness. State of another run is refused by it.
     fn identity(&self) -> String;
 
     /// Plays `count` groups of `size` members for `step`. Groups `from` to `from + count` of a step are the same whenever they are asked
@@ -88,6 +90,14 @@ pub enum RolloutError {
     /// The user stopped them.
     #[error("stopped while episodes were played")]
     Stopped,
+    /// The episodes of a step cannot be kept.
+    #[error("{}: {source}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// Something else, in words.
     #[error("{0}")]
     Failed(String),

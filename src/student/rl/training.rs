@@ -21,9 +21,9 @@ pub enum RlError {
     /// The update, or the state on disk.
     #[error(transparent)]
     Training(#[from] TrainingError),
-    /// No episode can be played.
-    #[error("{0}")]
-    Rollouts(String),
+    /// No episode can be played, or kept.
+    #[error(transparent)]
+    Rollouts(#[from] RolloutError),
 }
 
 /// How reinforcement ended.
@@ -64,9 +64,9 @@ pub fn reinforce(
                 reason = EndReason::Stopped;
                 break;
             }
-            Err(RolloutError::Failed(why)) => {
+            Err(error) => {
                 run.save_unsaved(&mut tell)?;
-                return Err(RlError::Rollouts(why));
+                return Err(error.into());
             }
         };
         let step = run.state.step;
@@ -103,7 +103,7 @@ struct Played {
 
 impl<'a> Run<'a> {
     fn begin(network: &'a Network, played: &str, recipe: &'a RlRecipe, checkpoints: &'a Checkpoints) -> Result<Self, TrainingError> {
-        let name = run_name(network, played, recipe);
+        let name = run_name(network, played, recipe)?;
         let config = recipe.optimisation.adamw();
         let restored = checkpoints.restore(&name, network, config)?;
         let saved = restored.as_ref().map(|(state, _)| state.step);
@@ -330,8 +330,8 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / count(whole)
 }
 
-/// Names what a checkpoint belongs to: what is played, and all of the recipe that decides where the weights go.
-fn run_name(network: &Network, played: &str, recipe: &RlRecipe) -> String {
+/// Names what a checkpoint belongs to: the start, what is played, and all of the recipe that decides where the weights go.
+fn run_name(network: &Network, played: &str, recipe: &RlRecipe) -> Result<String, NetworkError> {
     let RlRecipe {
         name: _,
         seed,
@@ -348,6 +348,6 @@ fn run_name(network: &Network, played: &str, recipe: &RlRecipe) -> String {
         saving: _,
     } = recipe;
     let learns = format!("{objective:?} {truncated:?} {rewards:?} {updates} {max_length} {optimisation:?} {adapters:?}");
-    let decides = format!("{seed} {steps} {groups:?} {learns} {:?} {played}", network.config());
-    blake3::hash(decides.as_bytes()).to_hex()[..32].to_owned()
+    let decides = format!("{seed} {steps} {groups:?} {learns} {:?} {} {played}", network.config(), network.weights_hash()?);
+    Ok(blake3::hash(decides.as_bytes()).to_hex()[..32].to_owned())
 }

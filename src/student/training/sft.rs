@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::{Checkpoints, Continue, Measured, TrainingError, TrainingEvent, TrainingPlan, TrainingState};
 use crate::base::SeedTree;
 use crate::student::data::{Dataset, PackedRow, Part, pack};
-use crate::student::network::{Gradients, Network, PackedBatch, Parameter, Targets, TrainingPass};
+use crate::student::network::{Gradients, Network, NetworkError, PackedBatch, Parameter, Targets, TrainingPass};
 use crate::student::optimizer::{AdamW, Schedule};
 use crate::student::recipe::SftRecipe;
 
@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
         seeds: SeedTree,
         steps: u64,
     ) -> Result<Self, TrainingError> {
-        let name = run_name(network, dataset, recipe);
+        let name = run_name(network, dataset, recipe)?;
         let config = recipe.optimisation.adamw();
         let restored = checkpoints.restore(&name, network, config)?;
         let saved = restored.as_ref().map(|(state, _)| state.step);
@@ -234,11 +234,11 @@ fn measure(network: &Network, rows: &[PackedRow]) -> Result<Option<Measured>, Tr
 }
 
 /// Names what a checkpoint belongs to: the start, the data, and all of the recipe that decides where the weights go.
-fn run_name(network: &Network, dataset: &Dataset, recipe: &SftRecipe) -> String {
+fn run_name(network: &Network, dataset: &Dataset, recipe: &SftRecipe) -> Result<String, NetworkError> {
     let SftRecipe { seed, base, rows, length, optimisation, adapters, .. } = recipe;
     let mut hasher = blake3::Hasher::new();
     let decides = format!("{seed} {base:?} {rows:?} {length:?} {optimisation:?} {adapters:?} {:?}", network.config());
-    hasher.update(decides.as_bytes()).update(dataset.template_hash().as_bytes());
+    hasher.update(decides.as_bytes()).update(dataset.template_hash().as_bytes()).update(network.weights_hash()?.as_bytes());
     for sample in dataset.samples() {
         hasher.update(&(sample.ids.len() as u64).to_le_bytes());
         sample.ids.iter().for_each(|id| {
@@ -246,5 +246,5 @@ fn run_name(network: &Network, dataset: &Dataset, recipe: &SftRecipe) -> String 
         });
         hasher.update(format!("{:?} {:?}", sample.trained, sample.part).as_bytes());
     }
-    hasher.finalize().to_hex()[..32].to_owned()
+    Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
